@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import linecache
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,9 @@ from benchax.results.audit import (
     SEVERITIES,
     Answer,
     Audit,
-    Checked,
     Checklist,
     Finding,
     Outcome,
-    Suppressed,
     Tick,
     Where,
 )
@@ -77,38 +75,28 @@ def document(a: Audit, is_full: bool = False) -> Document:
 
 def document_in_full(a: Audit) -> Document:
     """For a page: each finding with the lines of its source, as they are now."""
-    blocks: list[Block] = []
-    places = {(describe_place(f.where), one_line(f.title)): f.where for f in a.findings if f.where}
-    quoted: Where | None = None
-    for block in document(a, is_full=True).blocks:
-        blocks.append(block)
-        if isinstance(block, Heading):
-            titles = (where for (place, title), where in places.items() if place == block.aside and title in block.text)
-            quoted = next(titles, None)
-        elif isinstance(block, Facts) and quoted is not None:
-            blocks += quote_source(quoted)
-            quoted = None
-    return Document(tuple(blocks))
+    # The findings come first after the title: each is a heading and its facts.
+    title, *rest = document(a, is_full=True).blocks
+    found, others = rest[: 2 * len(a.findings)], rest[2 * len(a.findings) :]
+    quotes = [quote_source(finding.where) if finding.where else [] for finding in a.findings]
+    quoted = zip(found[::2], found[1::2], quotes, strict=True)
+    return Document((title, *(block for head, facts, code in quoted for block in (head, facts, *code)), *others))
 
 
 def quote_source(where: Where) -> list[Code]:
     """The line with its neighbours, marked; nothing where the file cannot be read."""
+    file, number = where
     try:
-        lines = _read_lines(where[0])
+        if is_typed(file):  # a cell: IPython keeps it for tracebacks
+            lines = [line.rstrip("\n") for line in linecache.getlines(file)]
+        else:
+            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
     except (OSError, ValueError):
         return []
-    first = max(0, where[1] - 1 - NEIGHBOURS)
-    shown = list(enumerate(lines[first : where[1] + NEIGHBOURS], first + 1))
-    if not any(number == where[1] for number, _ in shown):
-        return []
-    marked = (f"{'>' if number == where[1] else ' '} {number:5}  {text}" for number, text in shown)
-    return [Code("python", "\n".join(marked))]
-
-
-def _read_lines(file: str) -> list[str]:
-    if is_typed(file):  # a cell: IPython keeps it for tracebacks
-        return [line.rstrip("\n") for line in linecache.getlines(file)]
-    return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    first = max(0, number - 1 - NEIGHBOURS)
+    shown = enumerate(lines[first : number + NEIGHBOURS], first + 1)
+    marked = "\n".join(f"{'>' if n == number else ' '} {n:5}  {text}" for n, text in shown)
+    return [Code("python", marked)] if number <= len(lines) else []
 
 
 def documents_of_all(audits: Sequence[Audit]) -> tuple[Document, ...]:
@@ -155,17 +143,12 @@ def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
     fine = ", ".join(c.rule for c in a.outcomes("fine"))
     rows = [("fine", fine)] if fine and is_full else []
     for outcome in UNSEEN if is_full else UNSEEN[1:]:
-        for why, alike in _by_reason(a.outcomes(outcome)):
-            rows.append((outcome, f"{', '.join(alike)}: {why}" if why else ", ".join(alike)))
+        alike: dict[str, list[str]] = {}
+        for checked in a.outcomes(outcome):
+            alike.setdefault(checked.why, []).append(checked.rule)
+        rows += [(outcome, ": ".join(filter(None, (", ".join(rules), why)))) for why, rules in alike.items()]
     # A rule can find something and still say what it could not see.
     return rows + [("partly", f"{c.rule}: {c.why}") for c in a.outcomes("finding") if c.why]
-
-
-def _by_reason(listed: Sequence[Checked]) -> list[tuple[str, list[str]]]:
-    alike: dict[str, list[str]] = {}
-    for checked in listed:
-        alike.setdefault(checked.why, []).append(checked.rule)
-    return list(alike.items())
 
 
 def describe_place(where: Where) -> str:
@@ -199,35 +182,24 @@ def document_of_checklist(c: Checklist) -> Document:
     for section in dict.fromkeys(tick.section for tick in c.ticks):
         rows.append((TableCell(""), TableCell(section, "title"), TableCell("")))
         rows += [_list_cells(tick, shared) for tick in c.ticks if tick.section == section]
-    title = Heading(f"{one_line(c.name)}: {count_ticks(c)}", 1, (checklist_heading(c),))
+    backend = c.environment.backend if c.environment else ""
+    below = " · ".join(filter(None, (c.signature, backend, seconds(c.elapsed_s))))
+    title = Heading(f"{one_line(c.name)}: {count_ticks(c)}", 1, (below,))
     told = (f"{plural(reasons[reason], 'line')} without a reason: {reason}." for reason in shared)
     return Document((title, *list_lines(told), Table(CHECKLIST, tuple(rows))))
 
 
 def _list_cells(tick: Tick, shared: Sequence[str]) -> tuple[TableCell, ...]:
     mark, style = ANSWERS[tick.answer]
-    reason = "" if tick.why in shared else describe_tick(tick)
-    return TableCell(mark, style), TableCell(tick.text), TableCell(reason, "faint")
+    reason = f"{tick.answer}, because {tick.why}" if tick.answer in UNSEEN else tick.why
+    return TableCell(mark, style), TableCell(tick.text), TableCell("" if tick.why in shared else reason, "faint")
 
 
 def count_ticks(c: Checklist) -> str:
     """12 ✓, 2 ✗, 8 not applicable, 1 not checked"""
-    counts = {answer: sum(tick.answer == answer for tick in c.ticks) for answer in ANSWERS}
+    counts = Counter(tick.answer for tick in c.ticks)
     words = {"yes": "✓", "no": "✗"}
-    return ", ".join(f"{n} {words.get(answer, answer)}" for answer, n in counts.items() if n)
-
-
-def checklist_heading(c: Checklist) -> str:
-    """f32[8] · cpu · 41.0 s"""
-    backend = c.environment.backend if c.environment else ""
-    return " · ".join(part for part in (c.signature, backend, seconds(c.elapsed_s)) if part)
-
-
-def describe_tick(tick: Tick) -> str:
-    """not applicable, because there is one device"""
-    if tick.answer in ("not applicable", "not checked"):
-        return f"{tick.answer}, because {tick.why}"
-    return tick.why
+    return ", ".join(f"{counts[answer]} {words.get(answer, answer)}" for answer in ANSWERS if counts[answer])
 
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
@@ -241,9 +213,19 @@ def to_sarif(audits: Sequence[Audit], folder: Path | None = None) -> str:
         folder: files below it are named from there; default: the working directory.
     """
     root = (folder or Path.cwd()).absolute()
+    notes = [
+        {
+            "level": "note",
+            "message": {"text": f"{a.name}: {c.rule}: {c.outcome}, because {c.why}"},
+            "associatedRule": {"id": c.rule},
+        }
+        for a in audits
+        for c in a.checked
+        if c.why
+    ]
     run = {
         "tool": {"driver": _driver(audits)},
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(audits)}],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
         "originalUriBaseIds": {"SRCROOT": {"uri": f"{root.as_uri()}/"}},
         "columnKind": "unicodeCodePoints",
         "results": [result for a in audits for result in _results(a, root)],
@@ -260,49 +242,35 @@ def _driver(audits: Iterable[Audit]) -> dict[str, Any]:
     return {"name": "benchax", **({"version": version} if version else {}), "rules": rules}
 
 
-def _notifications(audits: Iterable[Audit]) -> list[dict[str, Any]]:
-    unseen = [(a, c) for a in audits for c in a.checked if c.why]
-    return [_notification(a, c) for a, c in unseen]
-
-
-def _notification(a: Audit, checked: Checked) -> dict[str, Any]:
-    said = f"{a.name}: {checked.rule}: {checked.outcome}, because {checked.why}"
-    return {"level": "note", "message": {"text": said}, "associatedRule": {"id": checked.rule}}
-
-
-def _results(a: Audit, root: Path) -> list[dict[str, Any]]:
-    shown = [_result(a, finding, root) for finding in a.findings]
-    return shown + [_result(a, s.finding, root) | {"suppressions": [_suppression(s)]} for s in a.suppressed]
-
-
-def _suppression(s: Suppressed) -> dict[str, Any]:
-    return {"kind": "external" if s.by.startswith("[") else "inSource", "status": "accepted", "justification": s.reason}
+def _results(a: Audit, root: Path) -> Iterator[dict[str, Any]]:
+    yield from (_result(a, finding, root) for finding in a.findings)
+    for s in a.suppressed:
+        kind = "external" if s.by.startswith("[") else "inSource"
+        suppression = {"kind": kind, "status": "accepted", "justification": s.reason}
+        yield _result(a, s.finding, root) | {"suppressions": [suppression]}
 
 
 def _result(a: Audit, finding: Finding, root: Path) -> dict[str, Any]:
-    said = [f"{a.name}: {finding.title}", *finding.seen, *([finding.gain] if finding.gain else []), finding.advice]
+    said = filter(None, (f"{a.name}: {finding.title}", *finding.seen, finding.gain, finding.advice))
     gains = {"gain": finding.gain, "gain_s": finding.gain_s, "gain_bytes": finding.gain_bytes, "page": finding.page}
-    result: dict[str, Any] = {
-        "ruleId": finding.rule,
-        "level": LEVELS[finding.severity],
-        "message": {"text": "\n".join(said)},
-        "properties": {name: value for name, value in gains.items() if value is not None},
-    }
     related = [
         _location(file, line, root) | {"id": i, "message": {"text": label}}
         for i, (label, file, line) in enumerate(finding.related, 1)
     ]
-    result |= {"locations": [_location(*finding.where, root)]} if finding.where else {}
-    return result | ({"relatedLocations": related} if related else {})
+    return {
+        "ruleId": finding.rule,
+        "level": LEVELS[finding.severity],
+        "message": {"text": "\n".join(said)},
+        "properties": {name: value for name, value in gains.items() if value is not None},
+        **({"locations": [_location(*finding.where, root)]} if finding.where else {}),
+        **({"relatedLocations": related} if related else {}),
+    }
 
 
 def _location(file: str, line: int, root: Path) -> dict[str, Any]:
-    return {"physicalLocation": {"artifactLocation": _artifact(Path(file), root), "region": {"startLine": line}}}
-
-
-def _artifact(file: Path, root: Path) -> dict[str, Any]:
-    full = file if file.is_absolute() else root / file
+    full = root / file
+    # As a URI: spaces and letters beyond ASCII are written in percents. A colon in front would read as a scheme.
+    artifact = {"uri": full.as_uri()}
     if full.is_relative_to(root):
-        # As a URI: spaces and letters beyond ASCII are written in percents. A colon in front would read as a scheme.
-        return {"uri": full.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": "SRCROOT"}
-    return {"uri": full.as_uri()}
+        artifact = {"uri": full.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": "SRCROOT"}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": line}}}

@@ -11,6 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from benchax.errors import require
@@ -23,6 +24,7 @@ from benchax.reporting.chart import (
     Mark,
     Note,
     Points,
+    Quantity,
     ReferenceLine,
     Shade,
     Style,
@@ -104,7 +106,10 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
             span = axes.axvspan if mark.axis == "x" else axes.axhspan
             span(mark.low, mark.high, color=SHADE, linewidth=0, zorder=0)
         case Bars():
-            _draw_bars(axes, mark, chart)
+            lengths = [high - low for low, high in zip(mark.lows, mark.highs, strict=True)]
+            look = {"color": _color(mark, chart), "alpha": 0.85, "label": mark.label, "zorder": 2}
+            draw_all = axes.barh if mark.along == "x" else axes.bar
+            draw_all(mark.places, lengths, mark.thickness, mark.lows, **look)
         case ReferenceLine() | Cells() | Tree():
             pass  # drawn apart, or on pages only
 
@@ -150,13 +155,6 @@ def _color(mark: Points | Line | Bars, chart: Chart) -> str:
         return COLORS[mark.style]
     labels = dict.fromkeys(m.label for m in chart.marks if isinstance(m, Points | Line | Bars) and not m.style)
     return SERIES[list(labels).index(mark.label) % len(SERIES)]
-
-
-def _draw_bars(axes: Any, bars: Bars, chart: Chart) -> None:
-    color, lengths = _color(bars, chart), [high - low for low, high in zip(bars.lows, bars.highs, strict=True)]
-    look = {"color": color, "alpha": 0.85, "label": bars.label, "zorder": 2}
-    draw_all = axes.barh if bars.along == "x" else axes.bar
-    draw_all(bars.places, lengths, bars.thickness, bars.lows, **look)
 
 
 def _draw_interval(
@@ -244,11 +242,11 @@ def _draw_axis(axes: Any, drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> 
         for label, tick in zip(drawn.get_ticklabels(), axis.ticks, strict=True):
             label.set_color(COLORS[tick.style or "title"])
     elif axis.quantity:
+        drawn.set_major_formatter(ticker.FuncFormatter(partial(_describe_tick, axis.quantity, 3)))
 
-        def describe(value: float, position: int) -> str:
-            return describe_value(value, axis.quantity)
 
-        drawn.set_major_formatter(ticker.FuncFormatter(describe))
+def _describe_tick(quantity: Quantity, digits: int, value: float, position: int) -> str:
+    return describe_value(value, quantity, digits)
 
 
 def _draw_legend(axes: Any) -> None:
@@ -279,10 +277,11 @@ def need(module: str = "") -> Any:
 
 def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
     known = [v for row in cells.values for v in row if v is not None and v > 0]
-    image = _paint(axes, cells, known)
+    has_numbers = sum(map(len, cells.values)) <= MOST_NUMBERS
+    image = _paint(axes, cells, known, has_numbers)
     _name_cells(axes, chart)
     axes.set_title(chart.title, fontsize=9, loc="left", parse_math=False)
-    if _count_cells(cells) <= MOST_NUMBERS:
+    if has_numbers:
         _write_cells(axes, cells, image)
     else:
         _explain_cells(axes, cells)
@@ -290,11 +289,7 @@ def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
         _draw_scale(canvas, axes, image)
 
 
-def _count_cells(cells: Cells) -> int:
-    return sum(map(len, cells.values))
-
-
-def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
+def _paint(axes: Any, cells: Cells, known: Sequence[float], has_numbers: bool) -> Any:
     colors, patches = need("colors"), need("patches")
     low, high = (min(known), max(known)) if known else (1.0, 10.0)
     # Neighbours that differ by the noise of a clock must not look like day and night: a factor of 10 at least.
@@ -303,22 +298,19 @@ def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
         low, high = middle / math.sqrt(10), middle * math.sqrt(10)
     shown = [[v if v and v > 0 else math.nan for v in row] for row in cells.values]
     image = axes.imshow(shown, norm=colors.LogNorm(low, high), cmap="viridis_r", aspect="auto", interpolation="nearest")
-    empty = [
-        (i, j, CELL_FILLS.get(style, PALE))
-        for i, (values, styles) in enumerate(zip(cells.values, cells.styles, strict=True))
-        for j, (value, style) in enumerate(zip(values, styles, strict=True))
-        if value is None
+    fills = [
+        ["none" if value is not None else CELL_FILLS.get(style, PALE) for value, style in zip(*row, strict=True)]
+        for row in zip(cells.values, cells.styles, strict=True)
     ]
-    if _count_cells(cells) > MOST_NUMBERS:
+    if not has_numbers:
         # One picture: ten thousand hatched rectangles would take 14 s and 1 GB.
-        rgba = [[(0.0, 0.0, 0.0, 0.0)] * len(row) for row in cells.values]
-        for i, j, color in empty:
-            rgba[i][j] = colors.to_rgba(color)
-        axes.imshow(rgba, aspect="auto", interpolation="nearest")
+        axes.imshow([[colors.to_rgba(fill) for fill in row] for row in fills], aspect="auto", interpolation="nearest")
         return image
-    for i, j, color in empty:
-        look = {"facecolor": color, "hatch": "////", "edgecolor": "#ffffff", "lw": 0}
-        axes.add_patch(patches.Rectangle((j - 0.5, i - 0.5), 1, 1, **look))
+    for i, row in enumerate(fills):
+        for j, fill in enumerate(row):
+            look = {"facecolor": fill, "hatch": "////", "edgecolor": "#ffffff", "lw": 0}
+            if fill != "none":
+                axes.add_patch(patches.Rectangle((j - 0.5, i - 0.5), 1, 1, **look))
     return image
 
 
@@ -377,11 +369,7 @@ def _draw_scale(canvas: Any, axes: Any, image: Any) -> None:
     bar = canvas.colorbar(image, ax=axes, fraction=0.04, pad=0.02, aspect=30)
     is_narrow = image.norm.vmax < 1000 * image.norm.vmin
     bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if is_narrow else (1,)))
-    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(_describe_tick))
+    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(partial(_describe_tick, "seconds", 1)))
     bar.ax.yaxis.set_minor_formatter(ticker.NullFormatter())
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)
-
-
-def _describe_tick(value_s: float, position: int) -> str:
-    return describe_value(value_s, "seconds", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from benchax.model import Remark
@@ -62,14 +62,11 @@ def heading(w: Watch) -> str:
     """12 programs compiled, 8 recompilations · 1.21 s of 4.02 s (30 %)"""
     if not w.compiles:
         return "nothing was compiled" + (f" in {seconds(w.wall_s)}" if w.wall_s is not None else "")
-    own = len(w.compiles) - len(w.eager)
-    parts = [plural(own, "program") + " of jitted functions"]
-    parts[0] += f", {plural(len(w.recompiles), 'recompilation')}" if w.recompiles else ""
-    parts += [f"{len(w.eager)} of eager operations"] if w.eager else []
-    if w.wall_s is None:
-        return " · ".join([*parts, seconds(w.total_s)])
+    again = f", {plural(len(w.recompiles), 'recompilation')}" if w.recompiles else ""
+    own = f"{plural(len(w.compiles) - len(w.eager), 'program')} of jitted functions{again}"
     share = "" if w.share is None else f" ({percent(w.share)})"
-    return " · ".join([*parts, f"{seconds(w.total_s)} of {seconds(w.wall_s)}{share}"])
+    spent = seconds(w.total_s) + ("" if w.wall_s is None else f" of {seconds(w.wall_s)}{share}")
+    return " · ".join(filter(None, (own, f"{len(w.eager)} of eager operations" if w.eager else "", spent)))
 
 
 def cache(w: Watch) -> str:
@@ -107,15 +104,13 @@ def _name(f: FunctionCount) -> str:
     return f"{f.function} (eager)" if f.is_eager else f"{f.function} {where}".rstrip()
 
 
-def explain(w: Watch) -> list[tuple[str, list[str]]]:
+def explain(w: Watch) -> Iterator[tuple[str, list[str]]]:
     """Why each function was compiled again, in the order of the table."""
-    found: list[tuple[str, list[str]]] = []
     for f in w.functions:
         again = [c for c in w.recompiles if (c.function, c.defined) == (f.function, f.defined) and not f.is_eager]
         if again:
             lost = sum(c.total_s for c in again)
-            found.append((f"{one_line(_name(f))}: compiled again, {seconds(lost)}", _reasons(again)))
-    return found
+            yield f"{one_line(_name(f))}: compiled again, {seconds(lost)}", _reasons(again)
 
 
 def _reasons(again: list[Compile]) -> list[str]:
@@ -135,29 +130,24 @@ def list_steps(found: WatchedSteps) -> list[Block]:
     """In which steps something was compiled: those that follow one another with as many programs share a line."""
     where = f" {found.defined}" if found.defined else ""
     head = f"{plural(len(found.steps), 'step')}, each a call of {one_line(found.function)}{where}"
-    stretches = _stretches(found.steps)
-    is_steady = not found.steps[-1].programs
+    stretches = list(_stretches(found.steps))
     listed = [(first, last, ones) for first, last, ones in stretches if ones[0].programs]
     lines = [f"before the first step: {_describe_step([found.before])}"]
-    lines += [f"{_describe_numbers(first, last)}: {_describe_step(ones)}" for first, last, ones in listed[:MOST_STEPS]]
+    lines += [
+        f"{f'step {first}' if first == last else f'steps {first} – {last}'}: {_describe_step(ones)}"
+        for first, last, ones in listed[:MOST_STEPS]
+    ]
     if more := listed[MOST_STEPS:]:
         lines.append(f"and {sum(len(ones) for _, _, ones in more)} more steps in which something was compiled")
-    lines += [f"from step {stretches[-1][0]} on: nothing"] if is_steady else []
+    lines += [] if found.steps[-1].programs else [f"from step {stretches[-1][0]} on: nothing"]
     return [Heading(head), *list_lines(lines)]
 
 
-def _stretches(steps: Sequence[StepCompiles]) -> list[tuple[int, int, list[StepCompiles]]]:
+def _stretches(steps: Sequence[StepCompiles]) -> Iterator[tuple[int, int, list[StepCompiles]]]:
     """(first, last, steps) with the same numbers of programs, counted from 1."""
-    found: list[tuple[int, int, list[StepCompiles]]] = []
-    numbered = enumerate(steps, 1)
-    for _, group in groupby(numbered, lambda one: (one[1].programs, one[1].again)):
+    for _, group in groupby(enumerate(steps, 1), lambda one: (one[1].programs, one[1].again)):
         places, ones = zip(*group, strict=True)
-        found.append((places[0], places[-1], list(ones)))
-    return found
-
-
-def _describe_numbers(first: int, last: int) -> str:
-    return f"step {first}" if first == last else f"steps {first} – {last}"
+        yield places[0], places[-1], list(ones)
 
 
 def _describe_step(ones: Sequence[StepCompiles]) -> str:
@@ -170,16 +160,15 @@ def _describe_step(ones: Sequence[StepCompiles]) -> str:
     return f"{plural(one.programs, 'program')} compiled{each}{again}, {seconds(spent_s)}"
 
 
-def remarks(w: Watch) -> list[Remark]:
-    notes = list(w.remarks)
+def remarks(w: Watch) -> Iterator[Remark]:
     if w.lost_events:
         why = "jax.monitoring.clear_event_listeners() was called inside: there might have been more than is listed"
-        notes.insert(0, Remark("lost-events", "warning", why))
+        yield Remark("lost-events", "warning", why)
+    yield from w.remarks
     if w.threads == "all" and w.wall_s is not None:
-        notes.append(Remark("threads", "info", "the times of all threads are added up, and can overlap"))
-    if left := len(w.functions) - MOST_FUNCTIONS:
-        notes += [Remark("functions", "info", f"{left} more functions are not shown")] if left > 0 else []
-    return notes
+        yield Remark("threads", "info", "the times of all threads are added up, and can overlap")
+    if (left := len(w.functions) - MOST_FUNCTIONS) > 0:
+        yield Remark("functions", "info", f"{left} more functions are not shown")
 
 
 MOST_TRANSFERS = 20
@@ -191,9 +180,7 @@ def document_of_transfers(found: Transfers) -> Document:
     blocks: list[Block] = []
     for direction in DIRECTIONS:
         listed = found.of(direction)
-        blocks.append(Heading(transfers_heading(found, direction)))
-        if listed:
-            blocks.append(transfers_grid(listed))
+        blocks += [Heading(transfers_heading(found, direction)), *([transfers_grid(listed)] if listed else [])]
     return Document((*blocks, *list_remarks(found.remarks)))
 
 
@@ -210,19 +197,17 @@ def transfers_heading(found: Transfers, direction: Direction) -> str:
 
 def transfers_grid(listed: list[ObservedTransfer]) -> Table:
     """Omits the column of times if no time is known."""
-    has_time = any(t.elapsed_s is not None for t in listed)
-    shown = listed[:MOST_TRANSFERS]
     lines = [
         (
             str(t.count),
             size(t.size_bytes),
-            *([("" if t.elapsed_s is None else seconds(t.elapsed_s))] if has_time else []),
+            "" if t.elapsed_s is None else seconds(t.elapsed_s),
             f"{_truncate(t.where or 'a line that cannot be seen')}: {_truncate(t.by)}, {_truncate(t.what)}",
         )
-        for t in shown
+        for t in listed[:MOST_TRANSFERS]
     ]
     more = f"and {len(listed) - MOST_TRANSFERS} more that moved less" if len(listed) > MOST_TRANSFERS else ""
-    return tabulate(("times", "bytes", *(["waited"] if has_time else []), LINE), lines, note=more)
+    return tabulate(("times", "bytes", "waited", LINE), lines, note=more).without_empty_columns()
 
 
 def _truncate(text: str) -> str:
@@ -237,74 +222,53 @@ def document_of_cache(found: CacheUse) -> Document:
     return Document((facts, *([Remarks(remarks)] if remarks else [])))
 
 
-def cache_rows(found: CacheUse) -> list[TextRow]:
-    if found.is_enabled is None:
-        return [TextRow("state", "", "the block has not ended")]
+def cache_rows(found: CacheUse) -> Iterator[TextRow]:
     if not found.is_enabled:
-        return [TextRow("state", "off", found.why_off or "")]
+        is_open = found.is_enabled is None
+        yield TextRow("state", "" if is_open else "off", "the block has not ended" if is_open else found.why_off or "")
+        return
+    how = {True: "", False: ", which cannot be written to", None: "; whether it can be written is not known"}
+    yield TextRow("state", "on", f"{found.directory}{how[found.is_writable]}")
+    if found.after:
+        before = found.before.entries if found.before else 0
+        there = f"{size(found.after.size_bytes)}; {before} when it began"
+        yield TextRow("in the folder", str(found.after.entries), there)
     fates: dict[Fate, str] = {
         "hit": "read from the cache",
         "written": "compiled, and written to the cache",
         "too quick": f"compiled in less than the threshold of {_threshold(found)}, and not kept",
         "not kept": "compiled, and not kept: a callback, a small size, or compiled before the folder was set",
     }
-    # The first two are named even if there was none.
-    listed: list[Fate] = [fate for fate in fates if fate in ("hit", "written") or found.of(fate)]
-    return [
-        TextRow("state", "on", _place(found)),
-        *([TextRow("in the folder", *_describe_entries(found))] if found.after else []),
-        *(_line(found, fate, fates[fate]) for fate in listed),
-    ]
-
-
-def _place(found: CacheUse) -> str:
-    how = {True: "", False: ", which cannot be written to", None: "; whether it can be written is not known"}
-    return f"{found.directory}{how[found.is_writable]}"
-
-
-def _describe_entries(found: CacheUse) -> tuple[str, str]:
-    """(how many entries, how large they are and how many there were)"""
-    assert found.after is not None
-    before = found.before.entries if found.before else 0
-    return str(found.after.entries), f"{size(found.after.size_bytes)}; {before} when it began"
-
-
-def _line(found: CacheUse, fate: Fate, what: str) -> TextRow:
-    count = len(found.of(fate))
-    return TextRow(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
+    for fate, what in fates.items():
+        # The first two are named even if there was none.
+        if (count := len(found.of(fate))) or fate in ("hit", "written"):
+            spent = f"; took {seconds(found.total_s(fate))}" if count else ""
+            yield TextRow(fate, str(count), what + spent)
 
 
 def _threshold(found: CacheUse) -> str:
     return "not known" if found.min_compile_time_s is None else seconds(found.min_compile_time_s)
 
 
-def cache_remarks(found: CacheUse) -> list[Remark]:
-    listed: list[Remark] = []
+def cache_remarks(found: CacheUse) -> Iterator[Remark]:
     compiled = [program for program in found.programs if program.fate != "hit"]
     if found.is_enabled is False and compiled:
         spent = seconds(sum(program.elapsed_s for program in compiled))
-        listed.append(
-            Remark(
-                "cache-off",
-                "info",
-                f"{plural(len(compiled), 'program')} took {spent} to compile, and will again in the next process; "
-                "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold",
-            )
+        yield Remark(
+            "cache-off",
+            "info",
+            f"{plural(len(compiled), 'program')} took {spent} to compile, and will again in the next process; "
+            "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold",
         )
     if found.is_enabled and found.is_writable is False:
-        listed.append(Remark("cache-unwritable", "warning", f"{found.directory} cannot be written to: nothing is kept"))
+        yield Remark("cache-unwritable", "warning", f"{found.directory} cannot be written to: nothing is kept")
     if found.keeping_setting:
         spent = seconds(found.total_s("too quick"))
-        listed.append(
-            Remark(
-                "cache-threshold",
-                "warning",
-                f"{plural(len(found.of('too quick')), 'program')} cost {spent} here and will again in the next "
-                f"process: each compiled in less than {_threshold(found)}. To keep them: {found.keeping_setting}",
-            )
+        yield Remark(
+            "cache-threshold",
+            "warning",
+            f"{plural(len(found.of('too quick')), 'program')} cost {spent} here and will again in the next "
+            f"process: each compiled in less than {_threshold(found)}. To keep them: {found.keeping_setting}",
         )
     if not found.is_reliable:
-        listed.append(
-            Remark("lost-events", "warning", "JAX's listeners were cleared during the block: programs are missing")
-        )
-    return listed
+        yield Remark("lost-events", "warning", "JAX's listeners were cleared during the block: programs are missing")
