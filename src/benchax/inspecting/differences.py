@@ -19,7 +19,6 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,6 @@ from benchax.program.normalized import normalize
 from benchax.results.inspection import (
     Difference,
     Inspection,
-    JaxprFacts,
     LineWork,
     NumberChange,
     Stage,
@@ -145,18 +143,16 @@ def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | 
         labels: the names of the two; by default name and signature.
     """
     names = labels or (_label(before), _label(after))
-    pairs = list(zip(numbers(before), numbers(after), strict=True))
+    pairs = [(a, b[1]) for a, b in zip(numbers(before), numbers(after), strict=True) if None not in (a[1], b[1])]
     texts = [_text_difference(stage, before, after, names) for stage in TITLES]
+    primitives = [{p.name: p.count for p in each.jaxpr.primitives} for each in (before, after) if each.jaxpr]
+    opcodes = [dict(each.counts.instructions) for each in (before, after) if each.counts]
     return Difference(
         *names,
-        numbers=tuple(NumberChange(a[0], a[1], b[1], a[2]) for a, b in pairs if _are_known(a, b) and a[1] != b[1]),
-        unchanged=tuple(a[0] for a, b in pairs if _are_known(a, b) and a[1] == b[1]),
-        primitives=_changes(_primitives(before.jaxpr), _primitives(after.jaxpr))
-        if before.jaxpr and after.jaxpr
-        else (),
-        opcodes=_changes(dict(before.counts.instructions), dict(after.counts.instructions))
-        if before.counts and after.counts
-        else (),
+        numbers=tuple(NumberChange(name, old, new, unit) for (name, old, unit), new in pairs if old != new),
+        unchanged=tuple(name for (name, old, _), new in pairs if old == new),
+        primitives=_changes(primitives[0], primitives[1]) if len(primitives) == 2 else (),
+        opcodes=_changes(opcodes[0], opcodes[1]) if len(opcodes) == 2 else (),
         line_flops=_line_changes(before, after, lambda one: one.flops, "flop"),
         line_bytes=_line_changes(before, after, lambda one: one.bytes_accessed, "bytes"),
         texts=tuple(text for text in texts if isinstance(text, TextDifference)),
@@ -164,38 +160,32 @@ def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | 
     )
 
 
-def numbers(inspection: Inspection) -> Iterator[Number]:
+def numbers(inspection: Inspection) -> list[Number]:
     """Every number that two programs can be compared by, the same ones in the same order for each."""
     jaxpr, counts, memory = inspection.jaxpr, inspection.counts, inspection.memory
     constants, donation = inspection.constants, inspection.donation
-    yield "equations", jaxpr and jaxpr.equations, "count"
-    yield "nesting of the jaxpr", jaxpr and jaxpr.depth, "count"
-    yield "fusions", counts and counts.fusions, "count"
-    yield "instructions", counts and sum(n for _, n in counts.instructions), "count"
-    yield "loops", counts and len(counts.loops), "count"
-    yield "operations", counts and counts.flops, "flop"
-    yield "transcendentals", counts and counts.transcendentals, "count"
-    yield "bytes accessed", counts and counts.bytes_accessed, "bytes"
-    yield "arguments", memory and memory.argument_bytes, "bytes"
-    yield "outputs", memory and memory.output_bytes, "bytes"
-    yield "temporaries", memory and memory.temp_bytes, "bytes"
-    yield "aliased by donation", donation and donation.aliased_bytes, "bytes"
-    yield "predicted peak", memory and memory.predicted_peak_bytes, "bytes"
-    yield "captured constants", constants and constants.captured_bytes, "bytes"
-    yield "baked-in constants", constants and constants.baked_in_bytes, "bytes"
-    yield "collectives", inspection.collectives and len(inspection.collectives.calls), "count"
-
-
-def _are_known(before: Number, after: Number) -> bool:
-    return before[1] is not None and after[1] is not None
+    return [
+        ("equations", jaxpr and jaxpr.equations, "count"),
+        ("nesting of the jaxpr", jaxpr and jaxpr.depth, "count"),
+        ("fusions", counts and counts.fusions, "count"),
+        ("instructions", counts and sum(n for _, n in counts.instructions), "count"),
+        ("loops", counts and len(counts.loops), "count"),
+        ("operations", counts and counts.flops, "flop"),
+        ("transcendentals", counts and counts.transcendentals, "count"),
+        ("bytes accessed", counts and counts.bytes_accessed, "bytes"),
+        ("arguments", memory and memory.argument_bytes, "bytes"),
+        ("outputs", memory and memory.output_bytes, "bytes"),
+        ("temporaries", memory and memory.temp_bytes, "bytes"),
+        ("aliased by donation", donation and donation.aliased_bytes, "bytes"),
+        ("predicted peak", memory and memory.predicted_peak_bytes, "bytes"),
+        ("captured constants", constants and constants.captured_bytes, "bytes"),
+        ("baked-in constants", constants and constants.baked_in_bytes, "bytes"),
+        ("collectives", inspection.collectives and len(inspection.collectives.calls), "count"),
+    ]
 
 
 def _label(inspection: Inspection) -> str:
     return f"{inspection.name}({inspection.signature})"
-
-
-def _primitives(facts: JaxprFacts) -> dict[str, int]:
-    return {primitive.name: primitive.count for primitive in facts.primitives}
 
 
 def _line_changes(
@@ -203,12 +193,13 @@ def _line_changes(
 ) -> tuple[NumberChange, ...]:
     if before.lines is None or after.lines is None:
         return ()
-    old, new = Counter[str](), Counter[str]()
-    for one, lines in ((old, before.lines), (new, after.lines)):
+    sums: list[dict[str, float]] = [{}, {}]
+    for found, lines in zip(sums, (before.lines, after.lines), strict=True):
         for line in lines:
             # Another commit lies in another folder.
-            one[without_folders(line.source) or NOT_YOURS] += amount(line)  # pyright: ignore[reportArgumentType]
-    return _changes(old, new, unit)
+            place = without_folders(line.source) or NOT_YOURS
+            found[place] = found.get(place, 0.0) + amount(line)
+    return _changes(sums[0], sums[1], unit)
 
 
 def _changes(before: Mapping[str, float], after: Mapping[str, float], unit: Unit = "count") -> tuple[NumberChange, ...]:
@@ -224,14 +215,14 @@ def _changes(before: Mapping[str, float], after: Mapping[str, float], unit: Unit
 def _text_difference(
     stage: Stage, before: Inspection, after: Inspection, labels: tuple[str, str]
 ) -> TextDifference | Absent:
-    texts = [program_text(each, stage) for each in (before, after)]
-    if texts[0] is None or texts[1] is None:
-        without, label = (before, labels[0]) if texts[0] is None else (after, labels[1])
+    old, new = program_text(before, stage), program_text(after, stage)
+    if old is None or new is None:
+        without, label = (before, labels[0]) if old is None else (after, labels[1])
         return Absent(stage, f"{label} has none: {without.why_absent(stage) or 'it was not asked for'}")
-    if texts[0] == texts[1]:
+    if old == new:
         return TextDifference(stage, is_same=True)
-    lines = align_and_diff(texts[0], texts[1], labels, LANGUAGES[stage])
-    added, removed = _count(lines, "+"), _count(lines, "-")
+    lines = align_and_diff(old, new, labels, LANGUAGES[stage])
+    added, removed = (sum(line.startswith(sign) for line in lines[2:]) for sign in "+-")  # after two lines of the head
     return TextDifference(stage, is_same=False, added=added, removed=removed, unified="\n".join(lines))
 
 
@@ -248,11 +239,6 @@ def _without_names(stablehlo: str) -> str:
     text = _RESULT.sub("jax.result_info", _MODULE.sub("module", _LOCATION.sub("", stablehlo)))
     names = {name: f"@{base}.{i}" for i, (name, base) in enumerate(dict.fromkeys(_CALLED.findall(text)))}
     return _FUNCTION.sub(lambda m: names.get(m[0], m[0]), text)
-
-
-def _count(lines: Sequence[str], sign: str) -> int:
-    """Without the two lines of the head."""
-    return sum(line.startswith(sign) for line in lines[2:])
 
 
 # ---- the other side ---------------------------------------------------------------------------------------------
@@ -337,11 +323,5 @@ def _pair(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> lis
     if not pairs:
         names = ", ".join(repr(case.id.label) for case in cases)
         raise UsageError(f"{label} has none of the cases {names}", "a case of one name on both sides")
-    found_here = [(other, inspect_case(case)) for case, other in pairs]
-    return [
-        difference(other, mine, (_call_label(label, other), _call_label("now", mine))) for other, mine in found_here
-    ]
-
-
-def _call_label(label: str, found: Inspection) -> str:
-    return f"{label}: {found.name}({found.signature})"
+    inspected = [(other, inspect_case(case)) for case, other in pairs]
+    return [difference(other, mine, (f"{label}: {_label(other)}", f"now: {_label(mine)}")) for other, mine in inspected]
