@@ -28,53 +28,28 @@ def placed(sizes: Sizes, arrows: list[Arrow]) -> Placed:
 
 
 @given(drawings())
-def test_boxes_never_overlap_and_stay_inside(drawing: tuple[Sizes, list[Arrow]]) -> None:
+def test_boxes_never_overlap_and_lines_run_down_beside_them(drawing: tuple[Sizes, list[Arrow]]) -> None:
     sizes, arrows = drawing
-    found = placed(sizes, arrows)
-
-    for ((x, y), (w, h)), ((u, v), (a, b)) in combinations(zip(found.corners, sizes, strict=True), 2):
-        assert x + w <= u + 1e-6 or u + a <= x + 1e-6 or y + h <= v + 1e-6 or v + b <= y + 1e-6
-    for (x, y), (w, h) in zip(found.corners, sizes, strict=True):
-        assert -1e-6 <= x <= x + w <= found.width + 1e-6
-        assert -1e-6 <= y <= y + h <= found.height + 1e-6
-
-
-@given(drawings())
-def test_every_arrow_arrives_and_runs_down(drawing: tuple[Sizes, list[Arrow]]) -> None:
-    """One end of a line on the upper edge of the reader for each arrow, and no line that goes up."""
-    sizes, arrows = drawing
-    found = placed(sizes, arrows)
-
-    ends = [line.points[-1] for line in found.lines if line.reaches_box]
-    for n, ((x, y), (w, _)) in enumerate(zip(found.corners, sizes, strict=True)):
-        here = [e for e in ends if abs(e[1] - y) < 1e-6 and x - 1e-6 <= e[0] <= x + w + 1e-6]
-        assert len(here) == sum(t == n for _, t in arrows)
-        assert len({round(e[0], 3) for e in here}) == len(here)
-    assert len(ends) == len(arrows)
-    assert all(a[1] <= b[1] + 1e-6 for line in found.lines for a, b in pairwise(line.points))
-
-
-@given(drawings())
-def test_a_reader_is_below_what_it_reads(drawing: tuple[Sizes, list[Arrow]]) -> None:
-    sizes, arrows = drawing
-    ranks = graph.ranks(len(sizes), arrows)
-
-    assert all(ranks[s] < ranks[t] for s, t in arrows)
-    assert min(ranks) >= 0
-
-
-@given(drawings())
-def test_no_line_runs_through_a_box(drawing: tuple[Sizes, list[Arrow]]) -> None:
-    """Inside of the height of a layer lines are vertical, and beside the boxes of that layer."""
-    sizes, arrows = drawing
-    found = placed(sizes, arrows)
+    layers, found = graph.ranks(len(sizes), arrows), placed(sizes, arrows)
     boxes = [(x, y, w, h) for (x, y), (w, h) in zip(found.corners, sizes, strict=True)]
 
-    for line in found.lines:
-        for (x1, y1), (x2, y2) in pairwise(line.points):
-            for x, y, w, h in boxes:
-                crosses = y1 + 1e-6 < y + h and y2 - 1e-6 > y
-                assert not crosses or max(x1, x2) <= x + 1e-6 or min(x1, x2) >= x + w - 1e-6
+    assert all(layers[s] < layers[t] for s, t in arrows)
+    assert min(layers) >= 0
+    for (x, y, w, h), (u, v, a, b) in combinations(boxes, 2):
+        assert x + w <= u + 1e-6 or u + a <= x + 1e-6 or y + h <= v + 1e-6 or v + b <= y + 1e-6
+    ends = [line.points[-1] for line in found.lines if line.reaches_box]
+    assert len(ends) == len(arrows)
+    for n, (x, y, w, h) in enumerate(boxes):
+        assert -1e-6 <= x <= x + w <= found.width + 1e-6
+        assert -1e-6 <= y <= y + h <= found.height + 1e-6
+        # One end of a line on the upper edge of the reader for each arrow.
+        here = [e for e in ends if abs(e[1] - y) < 1e-6 and x - 1e-6 <= e[0] <= x + w + 1e-6]
+        assert len(here) == len({round(e[0], 3) for e in here}) == sum(t == n for _, t in arrows)
+    for (x1, y1), (x2, y2) in (pair for line in found.lines for pair in pairwise(line.points)):
+        assert y1 <= y2 + 1e-6
+        for x, y, w, h in boxes:
+            is_beside = max(x1, x2) <= x + 1e-6 or min(x1, x2) >= x + w - 1e-6
+            assert is_beside or y1 + 1e-6 >= y + h or y2 - 1e-6 <= y
 
 
 def test_an_input_is_drawn_above_its_first_reader() -> None:
@@ -95,16 +70,7 @@ def test_a_chain_is_straight() -> None:
     assert all(len({x for x, _ in line.points}) == 1 for line in found.lines)
 
 
-def test_crossings_are_removed_where_they_can_be() -> None:
-    """Two pairs given crosswise: 0 → 3, 1 → 2."""
-    found = placed([(50.0, 20.0)] * 4, [(0, 3), (1, 2)])
-
-    (a, b, c, d) = (corner[0] for corner in found.corners)
-
-    assert (a < b) == (d < c)
-
-
-def test_sweeping_removes_crossings_that_the_first_order_has() -> None:
+def test_crossings_that_the_first_order_has_are_removed() -> None:
     arrows = [(1, 3), (1, 4), (1, 5), (2, 3), (3, 7), (4, 6), (4, 8)]
     found = graph.place([(50.0, 20.0)] * 9, arrows, [0, 0, 0, 1, 1, 1, 2, 2, 2])
 
@@ -112,14 +78,6 @@ def test_sweeping_removes_crossings_that_the_first_order_has() -> None:
 
     pairs = [p for p in combinations(arrows, 2) if (p[0][0] < 3) == (p[1][0] < 3)]
     assert [((a, b), (c, d)) for (a, b), (c, d) in pairs if (x[a] - x[c]) * (x[b] - x[d]) < 0] == []
-
-
-@pytest.mark.parametrize(
-    ("lower", "count"),
-    [([2, 3], 0), ([3, 2], 1)],
-)
-def test_crossings_are_counted(lower: list[int], count: int) -> None:
-    assert graph.crossings([0, 1], lower, {0: [2], 1: [3]}) == count
 
 
 def test_arrows_from_one_box_share_their_way() -> None:
