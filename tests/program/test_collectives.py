@@ -54,24 +54,20 @@ def found() -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_sharded_product_reduces_twice(found: dict[str, Any]) -> None:
-    calls = found["product"]["calls"]
+def test_a_sharded_product_reduces_twice_and_says_how_it_is_spread(found: dict[str, Any]) -> None:
+    product = found["product"]
 
-    assert [(c["opcode"], c["size_bytes"], c["trips"]) for c in calls] == [
-        ("all-reduce", 512 // 4 * 512 * 4, 1),
-        ("all-reduce", 4, 1),
-    ]
     # Over m of 2, then over d of 4; the program writes the two in two forms.
-    assert [c["group_size"] for c in calls] == [2, 4]
-    assert found["product"]["partitions"] == 8
-
-
-def test_inputs_and_outputs_tell_how_they_are_spread(found: dict[str, Any]) -> None:
-    told = dict(found["product"]["shardings"])
-
-    assert told["args[0]"] == "P('d', 'm') over d=4, m=2"
-    assert told["args[1]"] == "P('m', None) over d=4, m=2"
-    assert told["result"] == "P() over d=4, m=2"
+    assert [(c["opcode"], c["size_bytes"], c["trips"], c["group_size"]) for c in product["calls"]] == [
+        ("all-reduce", 512 // 4 * 512 * 4, 1, 2),
+        ("all-reduce", 4, 1, 4),
+    ]
+    assert product["partitions"] == 8
+    assert dict(product["shardings"]) == {
+        "args[0]": "P('d', 'm') over d=4, m=2",
+        "args[1]": "P('m', None) over d=4, m=2",
+        "result": "P() over d=4, m=2",
+    }
 
 
 def test_every_kind_is_counted_with_its_turns(found: dict[str, Any]) -> None:
