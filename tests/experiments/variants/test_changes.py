@@ -29,34 +29,29 @@ def seen(build_s: float | None) -> Observation:
     return Observation("f32[4]", build_s, "", Memory(), None, "f32[4]", None, 0.0, None)
 
 
-def test_compiling_pays_after_its_time_over_what_a_call_saves() -> None:
-    changed = VARIANTS["eager"].change(CASE)
-    assert changed.facts is not None
-    assert not changed.case.jit
+@pytest.mark.parametrize(
+    ("name", "case", "builds", "ratio", "told"),
+    [
+        # 10 µs jitted, 20 µs operation by operation (1 % up and down), 1 ms to compile
+        (
+            "eager",
+            CASE,
+            (1e-3, None),
+            2.0,
+            "Compiling (1.00 ms) pays from 100 calls on (95 %: 99 – 103): 20.0 µs eager, 10.0 µs jitted",
+        ),
+        ("jit", CASE.eager(), (None, 1e-3), 0.5, "Compiling (1.00 ms) pays from 200 calls on"),
+    ],
+)
+def test_compiling_pays_after_its_time_over_what_a_call_saves(name, case, builds, ratio, told) -> None:
+    changed = VARIANTS[name].change(case)
 
-    # 10 µs jitted, 20 µs operation by operation (1 % up and down), 1 ms to compile
-    ((label, text),) = changed.facts(seen(1e-3), seen(None), compared(1, 2.0))
+    ((label, text),) = changed.facts(*map(seen, builds), compared(1, ratio))
 
+    assert changed.case.jit is not case.jit
     assert label == "break-even"
-    assert text.startswith("Compiling (1.00 ms) pays from 100 calls on (95 %: 99 – 103): 20.0 µs eager, 10.0 µs jitted")
-
-
-def test_the_other_way_round_it_is_the_same() -> None:
-    changed = VARIANTS["jit"].change(CASE.eager())
-    assert changed.facts is not None
-    assert changed.case.jit
-
-    ((_, text),) = changed.facts(seen(None), seen(1e-3), compared(1, 0.5))
-
-    assert "10.0 µs eager, 5.00 µs jitted, 2.00× (1.98 – 2.02) faster" in text
-    assert "pays from 200 calls on" in text
-
-
-def test_without_a_comparison_there_is_no_break_even() -> None:
-    changed = VARIANTS["eager"].change(CASE)
-    assert changed.facts is not None
-
-    assert changed.facts(seen(1e-3), seen(None), None) == ()
+    assert text.startswith(told)
+    assert changed.facts(*map(seen, builds), None) == ()
 
 
 @pytest.mark.parametrize(("variant", "case"), [(VARIANTS["jit"], CASE), (VARIANTS["eager"], CASE.eager())])
@@ -108,15 +103,6 @@ def wide(fn, *args):
     return VARIANTS["accumulate-f32"].change(make_case(fn, args)).case.fn
 
 
-def test_products_ask_for_float32_and_give_what_they_gave() -> None:
-    x = jnp.ones((4, 4), jnp.bfloat16)
-
-    fn = wide(lambda x: {"y": x @ x}, x)
-
-    assert "preferred_element_type=float32" in str(jax.make_jaxpr(fn)(x))
-    assert fn(x)["y"].dtype == jnp.bfloat16
-
-
 def test_a_running_sum_is_closer_to_float64_than_in_bfloat16() -> None:
     x = jnp.asarray(np.random.default_rng(0).random(2000), jnp.bfloat16)
     exact = np.cumsum(np.asarray(x, np.float64))
@@ -126,29 +112,21 @@ def test_a_running_sum_is_closer_to_float64_than_in_bfloat16() -> None:
     assert abs(ours - exact).max() < abs(np.asarray(jax.jit(jnp.cumsum)(x), np.float64) - exact).max()
 
 
-def test_products_inside_an_inner_jit_are_reached() -> None:
-    x = jnp.ones((4, 4), jnp.float16)
-
-    fn = wide(lambda x: jax.jit(lambda y: y @ y)(x) + x.mean(), x)
-
-    np.testing.assert_array_equal(fn(x), jnp.full((4, 4), 5.0, jnp.float16))
-    assert "preferred_element_type=float32" in str(jax.make_jaxpr(fn)(x))
-
-
-def test_products_in_loops_branches_and_checkpoints_are_reached() -> None:
+def test_products_in_inner_jits_loops_branches_and_checkpoints_are_reached() -> None:
     def steps(x, is_twice):
         x = jax.lax.fori_loop(0, 3, lambda i, y: y @ y, x)
         x = jax.lax.while_loop(lambda y: y.sum() < 0, lambda y: y @ y, x)
         x = jax.lax.cond(is_twice, lambda y: y @ y, lambda y: y, x)
-        return jax.checkpoint(lambda y: y @ y)(x)
+        return {"y": jax.jit(lambda y: y @ y)(jax.checkpoint(lambda y: y @ y)(x))}
 
     x = jnp.eye(4, dtype=jnp.bfloat16)
 
     fn = wide(steps, x, True)
 
     text = str(jax.make_jaxpr(fn)(x, True))
-    assert text.count("preferred_element_type=float32") == text.count("dot_general") == 4
-    np.testing.assert_array_equal(fn(x, True), x)
+    assert text.count("preferred_element_type=float32") == text.count("dot_general") == 5
+    assert fn(x, True)["y"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(fn(x, True)["y"], x)
 
 
 def by_scan(x):
@@ -203,12 +181,14 @@ def test_gradients_that_a_loop_adds_up_are_wide() -> None:
     np.testing.assert_array_equal(wide(grads, w, xs)(w, xs), jnp.full(4, 2000, jnp.bfloat16))
 
 
-def test_a_carry_that_is_no_sum_is_left() -> None:
-    def decayed(x):
-        return jax.lax.scan(lambda c, each: (c * each, None), jnp.ones((), x.dtype), x)[0]
+def decayed(x):
+    return jax.lax.scan(lambda c, each: (c * each, None), jnp.ones((), x.dtype), x)[0]
 
+
+@pytest.mark.parametrize(("fn", "args"), [(decayed, ("bf16[8]",)), (jnp.dot, ("f32[4,4]", "f32[4,4]"))])
+def test_carries_that_are_no_sums_and_float32_have_nothing_to_widen(fn, args) -> None:
     with pytest.raises(NotAvailable, match="no product and no sum of bf16 or f16"):
-        wide(decayed, "bf16[8]")
+        wide(fn, *args)
 
 
 def test_static_arguments_and_other_objects_pass_through() -> None:
@@ -220,11 +200,6 @@ def test_static_arguments_and_other_objects_pass_through() -> None:
 
     inputs = make_inputs(changed.case, 0)
     assert changed.case.fn(*inputs.args, **inputs.kwargs).shape == (2,)
-
-
-def test_float32_has_nothing_to_widen() -> None:
-    with pytest.raises(NotAvailable, match="no product and no sum of bf16 or f16"):
-        wide(jnp.dot, "f32[4,4]", "f32[4,4]")
 
 
 # ---- Products in bf16 and f16, and everything else in float32; on programs of other authors, too ----
@@ -391,15 +366,11 @@ def test_the_results_are_those_of_the_function(variant: Any, fn: Any) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_random_numbers_stay_those_that_the_loop_draws() -> None:
+def test_a_product_leaves_the_loop_and_random_numbers_stay() -> None:
     case = make_case(noisy, (jax.random.key(0), XS))
+    drawn = VARIANTS["hoist"].change(case)
+    np.testing.assert_allclose(result(drawn.case.fn, case)[0], result(noisy, case)[0], rtol=1e-4, atol=1e-4)
 
-    changed = VARIANTS["hoist"].change(case)
-
-    np.testing.assert_allclose(result(changed.case.fn, case)[0], result(noisy, case)[0], rtol=1e-4, atol=1e-4)
-
-
-def test_a_product_leaves_the_loop() -> None:
     changed = VARIANTS["hoist"].change(make_case(recurrent, (W, XS)))
 
     (scan,) = [
@@ -439,22 +410,22 @@ def donated(fn, *args, given=None, **named):
     return VARIANTS["donate"].change(make_case(fn, args, **named), given).case.donate
 
 
-def test_an_argument_of_the_shape_and_dtype_of_an_output_is_donated() -> None:
-    assert donated(lambda x, y: x + y.sum(), "f32[4]", "f32[8]") == (0,)
-
-
-def test_an_output_takes_one_argument_over() -> None:
-    assert donated(lambda x, y: x + y, "f32[4]", "f32[4]") == (0,)
+@pytest.mark.parametrize(
+    ("fn", "args", "given", "chosen"),
+    [
+        (lambda x, y: x + y.sum(), ("f32[4]", "f32[8]"), None, (0,)),
+        (lambda x, y: x + y, ("f32[4]", "f32[4]"), None, (0,)),  # an output takes one argument over
+        (lambda x, y: x + y, ("f32[4]", "f32[4]"), "1", (1,)),
+    ],
+)
+def test_an_argument_like_an_output_is_donated_or_the_one_that_is_given(fn, args, given, chosen) -> None:
+    assert donated(fn, *args, given=given) == chosen
 
 
 def test_of_a_training_step_the_state_is_donated() -> None:
     (case,) = [case for case in workloads.cases() if case.id.name == "train_step"]
 
     assert VARIANTS["donate"].change(case).case.donate == (0,)
-
-
-def test_the_user_chooses() -> None:
-    assert donated(lambda x, y: x + y, "f32[4]", "f32[4]", given="1") == (1,)
 
 
 @pytest.mark.parametrize("given", ["2", "z", "-1", "", "0;1"])
@@ -488,16 +459,14 @@ def test_any_text_names_arguments_or_is_refused(text: str) -> None:
     assert chosen
 
 
-def test_nothing_fits() -> None:
-    with pytest.raises(NotAvailable, match="no output could reuse"):
-        donated(lambda x: x.sum(), "f32[4]")
-
-
-def test_what_donates_already_has_nothing_to_show() -> None:
-    with pytest.raises(NotMeasured, match="donates arguments as it is"):
-        donated(jax.jit(lambda x: x + 1, donate_argnums=0), "f32[4]")
-
-
-def test_operation_by_operation_nothing_can_be_donated() -> None:
-    with pytest.raises(NotAvailable, match="only a jitted function"):
-        donated(lambda x: x + 1, "f32[4]", jit=False)
+@pytest.mark.parametrize(
+    ("fn", "jit", "kind", "why"),
+    [
+        (lambda x: x.sum(), True, NotAvailable, "no output could reuse"),
+        (jax.jit(lambda x: x + 1, donate_argnums=0), True, NotMeasured, "donates arguments as it is"),
+        (lambda x: x + 1, False, NotAvailable, "only a jitted function"),
+    ],
+)
+def test_where_nothing_can_be_donated_it_says_why(fn, jit: bool, kind, why: str) -> None:
+    with pytest.raises(kind, match=why):
+        donated(fn, "f32[4]", jit=jit)

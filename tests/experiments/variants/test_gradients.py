@@ -20,7 +20,6 @@ from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.gradients import (
     POLICIES,
     SEGMENTS,
-    Checkpointed,
     Gradient,
     MicroBatched,
     Segmented,
@@ -53,33 +52,15 @@ def test_each_policy_is_a_row_beside_the_gradient_as_it_is(rows) -> None:
     assert rows["remat:none"].comparison is None
     assert rows["remat:nothing_saveable"].comparison.verdict == "slower"
     assert "equal results" in rows["remat:nothing_saveable"].sentence
-
-
-def test_each_row_has_the_compilers_plan_and_count(rows) -> None:
+    # The compiler's plan and count, and what is kept between the passes.
     assert all(None not in (row.temp_bytes, row.peak_bytes, row.flops, row.compile_s) for row in rows.values())
-
-
-def test_what_is_kept_between_the_passes_is_told(rows) -> None:
     kept = {name: dict(row.facts)["kept between the passes"] for name, row in rows.items()}
-
     assert kept["remat:nothing_saveable"] == "nothing but arguments"
     # Since jax 0.11 the last tanh is not kept.
     expected = r"(13 arrays, 26\.0|12 arrays, 24\.0) KiB; the largest: f32\[32,16\] output of tanh"
     assert re.match(expected, kept["remat:none"])
     assert re.match(r"1[23] arrays, ", kept["remat:everything_saveable"])
     assert kept["remat:segments"].startswith("3 arrays, ")
-
-
-@pytest.mark.parametrize("policy", [*POLICIES, "no_policy"])
-def test_policies_are_looked_up_by_name(policy: str) -> None:
-    x = jnp.ones((4, 4))
-    checkpointed = Checkpointed(lambda x, axis: jnp.sin(x).sum(axis), (policy,))
-    if policy not in POLICIES:
-        with pytest.raises(AttributeError):
-            checkpointed(x, 0)
-        return
-
-    np.testing.assert_array_equal(checkpointed(x, 0), jnp.sin(x).sum(0))
 
 
 def test_a_dtype_without_a_size_is_not_added_up() -> None:
@@ -213,17 +194,6 @@ def test_layers_of_flax_are_named_by_their_scopes() -> None:
     assert [(row.name, row.status) for row in rows] == [("remat:none", "ok"), ("remat:only=Dense_1", "ok")]
 
 
-def test_too_few_operations_for_segments_are_a_row_and_the_others_go_on() -> None:
-    case = make_case(lambda x: jnp.sin(x).sum(), ("f32[64]",))
-    measure = VARIANTS["remat"].plan(case, "segments,nothing_saveable")
-
-    found = {row.name: row for row in measure(ScriptedLab())}
-
-    assert found["remat:segments"].status == "not_available"
-    assert "too few operations for segments" in found["remat:segments"].reason
-    assert found["remat:nothing_saveable"].status == "ok"
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.text("_,senb ", max_size=12) | st.sampled_from(["dots", "segments,", "save_only_these_names"]))
 def test_any_text_names_policies_or_is_refused(text: str) -> None:
@@ -246,24 +216,20 @@ def chain(x, power=2, *, scale=1.0):
     return {"y": (x**power).sum(), "scale": jnp.float32(scale)}
 
 
-def test_values_and_gradients_stay() -> None:
+def ten(x):
+    for _ in range(9):
+        x = jnp.sin(x)
+    return x.sum()
+
+
+def test_each_segment_is_a_checkpoint_and_values_and_gradients_stay() -> None:
     x = jnp.linspace(-1, 1, 16)
 
     ours, expected = (jax.grad(lambda x, fn=fn: fn(x, 3, scale=0.5)["y"])(x) for fn in (Segmented(chain), chain))
 
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
     assert jax.tree.structure(Segmented(chain)(x)) == jax.tree.structure(chain(x))
-
-
-def test_each_segment_is_a_checkpoint() -> None:
-    def ten(x):
-        for _ in range(9):
-            x = jnp.sin(x)
-        return x.sum()
-
-    jaxpr = jax.make_jaxpr(Segmented(ten))(jnp.ones(4))
-
-    assert [len(eqn.params["jaxpr"].eqns) for eqn in jaxpr.eqns] == [4, 4, 2]
+    assert [len(eqn.params["jaxpr"].eqns) for eqn in jax.make_jaxpr(Segmented(ten))(jnp.ones(4)).eqns] == [4, 4, 2]
 
 
 def test_an_input_that_is_returned_as_it_is_passes() -> None:
@@ -276,11 +242,6 @@ def test_an_input_that_is_returned_as_it_is_passes() -> None:
     assert found[2] == 3
 
 
-def test_what_is_too_short_says_so() -> None:
-    with pytest.raises(NotAvailable, match="too few operations for segments"):
-        Segmented(jnp.sin)(jnp.ones(2))
-
-
 # ---- A function's gradient as a case: what is taken for a loss, and what the gradient is taken with respect to ----
 
 
@@ -288,46 +249,36 @@ def power_loss(w, x, power=2):
     return ((x @ w) ** power).mean()
 
 
-def test_it_is_jaxs_own_gradient() -> None:
-    found = differentiate(make_case(power_loss, ("f32[4]", "f32[8,4]")), 0)
+@pytest.mark.parametrize(
+    ("fn", "args", "argument", "name", "static"),
+    [
+        (power_loss, ("f32[4]", "f32[8,4]"), 0, "w", ()),
+        (lambda n, w: (w * n).sum(), ("i32[]", "f32[4]"), 1, "w", ()),
+        (jax.jit(power_loss, static_argnums=2), ("f32[4]", "f32[8,4]", 3), 0, "w", (2,)),
+    ],
+)
+def test_it_is_jaxs_own_gradient_in_the_first_argument_of_floats(fn, args, argument, name, static) -> None:
+    found = differentiate(make_case(fn, args), 0)
 
     inputs = make_inputs(found.case, 0)
-    value, grads = found.case.fn(*inputs.args)
-
-    expected_value, expected = jax.value_and_grad(power_loss)(*inputs.args)
-    assert value == expected_value
-    np.testing.assert_array_equal(grads, expected)
-
-
-def test_the_gradient_is_taken_in_the_first_argument_of_floats() -> None:
-    found = differentiate(make_case(lambda n, w: (w * n).sum(), ("i32[]", "f32[4]")), 0)
-
-    assert (found.gradient.argument, found.name) == (1, "w")
-
-
-def test_static_arguments_of_a_jit_stay_static() -> None:
-    found = differentiate(make_case(jax.jit(power_loss, static_argnums=2), ("f32[4]", "f32[8,4]", 3)), 0)
-
-    assert found.case.static == (2,)
+    assert (found.gradient.argument, found.name, found.case.static) == (argument, name, static)
+    ours, expected = (f(*inputs.args) for f in (found.case.fn, jax.value_and_grad(found.gradient.loss, argument)))
+    jax.tree.map(np.testing.assert_array_equal, ours, expected)
 
 
 @pytest.mark.parametrize(
-    ("fn", "why"),
+    ("fn", "spec", "why"),
     [
-        (lambda x: x, r"returns float32\[4\]"),
-        (lambda x: x.sum() > 0, r"returns bool\[\]"),
-        (lambda x: (x.sum(), x), "returns 2 arrays in a structure"),
-        (lambda x: {"loss": x.sum()}, "returns 1 arrays in a structure"),
+        (lambda x: x, "f32[4]", r"returns float32\[4\]"),
+        (lambda x: x.sum() > 0, "f32[4]", r"returns bool\[\]"),
+        (lambda x: (x.sum(), x), "f32[4]", "returns 2 arrays in a structure"),
+        (lambda x: {"loss": x.sum()}, "f32[4]", "returns 1 arrays in a structure"),
+        (lambda x: jnp.float32(0) * x.sum(), "i32[4]", "no argument by position consists of float arrays"),
     ],
 )
-def test_what_is_no_loss_is_refused(fn, why: str) -> None:
+def test_what_is_no_loss_of_floats_is_refused(fn, spec: str, why: str) -> None:
     with pytest.raises(NotAvailable, match=why):
-        differentiate(make_case(fn, ("f32[4]",)), 0)
-
-
-def test_without_floats_there_is_no_slope() -> None:
-    with pytest.raises(NotAvailable, match="no argument by position consists of float arrays"):
-        differentiate(make_case(lambda x: jnp.float32(0) * x.sum(), ("i32[4]",)), 0)
+        differentiate(make_case(fn, (spec,)), 0)
 
 
 # ---- Micro-batches: the same gradient where the loss is a mean, and a wrong result where it is not ----
@@ -384,23 +335,24 @@ def test_micro_batches_give_jaxs_own_gradient() -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, expected)
 
 
-def test_the_batch_is_what_most_arguments_have_in_front() -> None:
-    case = make_case(
-        lambda w, table, x, y: (table.sum() + (x @ w - y) ** 2).mean(), ("f32[4]", "f32[99,2]", "f32[8,4]", "f32[8]")
-    )
-    measure = VARIANTS["accumulate-gradients"].plan(case, "3")
+@pytest.mark.parametrize(
+    ("fn", "specs", "batch", "rows"),
+    [
+        (
+            lambda w, table, x, y: (table.sum() + (x @ w - y) ** 2).mean(),
+            ("f32[4]", "f32[99,2]", "f32[8,4]", "f32[8]"),
+            "",
+            "8 rows of x, y",
+        ),
+        (mean_loss, SPECS, "x", "256 rows of x"),
+    ],
+)
+def test_the_batch_is_what_most_arguments_have_in_front_or_what_is_named(fn, specs, batch: str, rows: str) -> None:
+    measure = VARIANTS["accumulate-gradients"].plan(make_case(fn, specs), "3", batch=batch)
 
     (row,) = measure(ScriptedLab())
 
-    assert row.reason == "8 rows of x, y do not divide into 3 equal micro-batches"
-
-
-def test_the_batch_can_be_named() -> None:
-    measure = VARIANTS["accumulate-gradients"].plan(make_case(mean_loss, SPECS), "3", batch="x")
-
-    (row,) = measure(ScriptedLab())
-
-    assert row.reason == "256 rows of x do not divide into 3 equal micro-batches"
+    assert row.reason == f"{rows} do not divide into 3 equal micro-batches"
 
 
 def test_without_a_batch_it_says_so() -> None:
