@@ -56,21 +56,12 @@ def found(optimized: None) -> Any:
     return found
 
 
-def test_each_variant_has_right_results(found: Any) -> None:
+def test_each_variant_has_right_results_and_its_contribution(found: Any) -> None:
     rows = {row.name: row.status for row in found.rows}
 
-    assert rows == dict.fromkeys(
-        ["mixed-bf16", "donate", "remat:none", "remat:nothing_saveable", "remat:segments=2", "all"], "ok"
-    )
-
-
-def test_all_take_part_and_each_has_its_contribution(found: Any) -> None:
+    names = ["mixed-bf16", "donate", "remat:none", "remat:nothing_saveable", "remat:segments=2", "all"]
+    assert rows == dict.fromkeys(names, "ok")
     assert found.rows[-1].title == "mixed-bf16 + remat + donate"
     assert [one.name for one in found.ablation] == ["mixed-bf16", "remat", "donate"]
     assert all(one.comparison is not None for one in found.ablation)
-
-
-def test_donated_are_the_arguments_that_were_named(found: Any) -> None:
-    facts = dict(found.row("donate").facts)
-
-    assert facts["donated"].startswith("arrays, state")
+    assert dict(found.row("donate").facts)["donated"].startswith("arrays, state")

@@ -54,30 +54,29 @@ def test_a_wrong_result_is_a_row_with_its_reason_and_is_not_timed() -> None:
     assert list(lab.pairs) == ["bf16"]
 
 
-def test_a_variant_that_does_not_trace_is_a_row_and_the_others_go_on() -> None:
-    def picky(x: jax.Array) -> jax.Array:
-        if x.dtype == jnp.bfloat16:
-            raise ValueError("no bfloat16 here")
-        return x * 2
-
-    found = tried(picky, "f32[8]", variants=["bf16", "f16"])
-
-    assert (found.row("bf16").status, found.row("f16").status) == ("failed", "ok")
-    assert "no bfloat16 here" in found.row("bf16").reason
+def picky(x: jax.Array) -> jax.Array:
+    if x.dtype == jnp.bfloat16:
+        raise ValueError("no bfloat16 here")
+    return x * 2
 
 
-def test_a_variant_that_kills_its_process_is_a_row_and_the_others_go_on() -> None:
-    def deadly(x: jax.Array) -> jax.Array:
-        if x.dtype == jnp.bfloat16:
-            os._exit(7)
-        return x * 2
+def deadly(x: jax.Array) -> jax.Array:
+    if x.dtype == jnp.bfloat16:
+        os._exit(7)
+    return x * 2
 
-    found = tried(deadly, "f32[8]", variants=["bf16", "f16"])
+
+@pytest.mark.parametrize(("fn", "why"), [(picky, "no bfloat16 here"), (deadly, "crashed in check")])
+def test_a_variant_that_fails_or_kills_its_process_is_a_row_and_the_others_go_on(fn: Any, why: str) -> None:
+    found = tried(fn, "f32[8]", variants=["bf16", "f16"])
 
     assert (found.row("bf16").status, found.row("f16").status) == ("failed", "ok")
+    assert why in found.row("bf16").reason
 
 
 def test_a_function_that_fails_itself_has_no_variants() -> None:
+    """What fails in all of them alike is told once where none was asked for."""
+
     def broken(x: jax.Array) -> jax.Array:
         return x.reshape(7)
 
@@ -86,12 +85,6 @@ def test_a_function_that_fails_itself_has_no_variants() -> None:
     assert found.baseline.status == "failed"
     assert "ended" not in found.baseline.reason
     assert "reshape" in found.baseline.reason
-
-
-def test_what_fails_in_all_variants_alike_is_told_once_where_none_was_asked_for() -> None:
-    def broken(x: jax.Array) -> jax.Array:
-        return x.reshape(7)
-
     assert [row.name for row in tried(broken, "f32[8]", variants=None).rows if row.status == "failed"] == []
 
 
@@ -139,16 +132,18 @@ def test_a_step_under_a_filtering_jit_is_tried_as_one_under_jax_jit() -> None:
     assert "without-wrapper" in [remark.code for remark in found.remarks]
 
 
-def test_an_unknown_variant_is_refused_before_anything_runs() -> None:
-    with pytest.raises(UsageError, match="there is no variant 'bf61'") as error:
-        tried(abs, "f32[8]", variants=["bf61"])
+@pytest.mark.parametrize(
+    ("names", "given", "problem", "expected"),
+    [
+        (["bf61"], None, "there is no variant 'bf61'", "'bf16'?"),
+        (["bf16"], {"donate": "0"}, "something is given for 'donate'", "bf16"),
+    ],
+)
+def test_unknown_variants_and_values_for_others_are_refused_before_anything_runs(names, given, problem, expected):
+    with pytest.raises(UsageError, match=problem) as error:
+        tried(abs, "f32[8]", variants=names, given=given)
 
-    assert "'bf16'?" in error.value.expected
-
-
-def test_what_is_given_to_a_variant_that_is_not_tried_is_refused() -> None:
-    with pytest.raises(UsageError, match="something is given for 'donate'"):
-        tried(abs, "f32[8]", variants=["bf16"], given={"donate": "0"})
+    assert expected in error.value.expected
 
 
 def test_all_at_once_and_each_off_in_turn() -> None:
@@ -202,20 +197,14 @@ def sweep(outcome: Any, *, only_by_name: bool = False) -> Variant:
     return Variant("sweep", "a sweep", measures=lambda asked: measure, only_by_name=only_by_name)
 
 
-def test_a_variant_that_measures_by_itself_gives_its_own_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("fn", "status"), [(abs, "ok"), (lambda x: jnp.reshape(x, (7,)), "failed")])
+def test_a_variant_that_measures_by_itself_may_help_a_function_that_fails(fn, status: str, monkeypatch) -> None:
     curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
     monkeypatch.setitem(VARIANTS, "sweep", sweep(curve))
 
-    assert tried(abs, "f32[8]", variants=["sweep"]).curves == (curve,)
+    found = tried(fn, "f32[64]", variants=["sweep"])
 
-
-def test_a_variant_that_measures_by_itself_may_help_a_function_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
-    monkeypatch.setitem(VARIANTS, "sweep", sweep(curve))
-
-    found = tried(lambda x: jnp.reshape(x, (7,)), "f32[64]", variants=["sweep"])
-
-    assert found.baseline.status == "failed"
+    assert found.baseline.status == status
     assert found.curves == (curve,)
 
 

@@ -73,38 +73,28 @@ def test_what_draws_nothing_is_compared_with_a_run_in_float64() -> None:
 ANY_FLOAT = st.floats(width=32)
 
 
-def test_the_largest_error_is_by_the_largest_value_and_the_median_by_each_value() -> None:
-    reference = [np.array([100.0, 1.0, 2.0])]
-
-    found = measure_errors(jnp.array([100.0, 1.5, 2.0]), reference, "float64")
-
-    assert (found.max_rel, found.median_rel) == (0.005, 0.0)
+INF, NAN = float("inf"), float("nan")
 
 
-def test_a_median_is_of_elements_that_are_not_zero() -> None:
-    found = measure_errors(jnp.array([1.0, 1.1, 0.5, 0.5]), [np.array([1.0, 1.0, 0.0, 0.0])], "float64")
+@pytest.mark.parametrize(
+    ("ours", "theirs", "max_rel", "median_rel", "overflows", "nans"),
+    [
+        ([100.0, 1.5, 2.0], [100.0, 1.0, 2.0], 0.005, 0.0, 0, 0),  # by the largest value, and by each value
+        ([1.0, 1.1, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0], 0.5, 0.05, 0, 0),  # a median of elements that are not zero
+        ([INF, NAN, 3.0], [1e9, 2.0, 3.0], 0.0, 0.0, 1, 1),
+        ([INF, 3.0], [INF, 3.0], 0.0, 0.0, 0, 0),  # an infinity that the reference has too
+        ([NAN], [1.0], None, None, 0, 1),
+        ([0.0, 1e-3], [0.0, 0.0], 1.0, None, 0, 0),  # of a reference of zeros all of the output is error
+    ],
+)
+def test_errors_are_relative_and_what_is_not_finite_is_counted(
+    ours, theirs, max_rel, median_rel, overflows, nans
+) -> None:
+    found = measure_errors(jnp.array(ours), [np.array(theirs)], "float64")
 
-    assert found.median_rel == pytest.approx(0.05, rel=1e-5)
-
-
-def test_overflows_and_nans_are_counted_and_do_not_enter_the_errors() -> None:
-    found = measure_errors(jnp.array([jnp.inf, jnp.nan, 3.0]), [np.array([1e9, 2.0, 3.0])], "float64")
-
-    assert (found.overflows, found.nans, found.max_rel) == (1, 1, 0.0)
-
-
-def test_an_infinity_that_the_reference_has_too_is_none_of_ours() -> None:
-    found = measure_errors(jnp.array([jnp.inf, 3.0]), [np.array([np.inf, 3.0])], "float64")
-
-    assert (found.overflows, found.nans, found.max_rel) == (0, 0, 0.0)
-
-
-def test_where_nothing_is_finite_there_is_no_error() -> None:
-    assert measure_errors(jnp.array([jnp.nan]), [np.array([1.0])], "float64").max_rel is None
-
-
-def test_of_a_reference_of_zeros_all_of_the_output_is_error() -> None:
-    assert measure_errors(jnp.array([0.0, 1e-3]), [np.zeros(2)], "float64").max_rel == 1.0
+    for value, expected in ((found.max_rel, max_rel), (found.median_rel, median_rel)):
+        assert value == (None if expected is None else pytest.approx(expected, rel=1e-5))
+    assert (found.overflows, found.nans) == (overflows, nans)
 
 
 def test_functions_among_outputs_are_no_numbers() -> None:

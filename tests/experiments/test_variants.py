@@ -24,24 +24,15 @@ from benchax.experiments.variants import VARIANTS, choose_promising
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)
-def test_a_variant_changes_a_case_or_measures(variant: Variant) -> None:
-    """Or both: alone it measures its ways, among others it changes the case in the first of them."""
+def test_a_variant_says_what_it_does_and_what_it_has_to_be_told(variant: Variant) -> None:
+    """It changes a case or measures; remat does both: among others it changes the case in the first of its ways."""
     does = {variant.changes is not None, variant.measures is not None}
     assert does == ({True} if variant.name == "remat" else {True, False})
-
-
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)
-def test_a_variant_says_what_it_does(variant: Variant) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", variant.name)
     assert variant.title
-
-
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)
-def test_what_a_variant_has_to_be_told_it_says(variant: Variant) -> None:
-    case = make_case(abs, ("f32[4]",))
     if variant.untold:
         with pytest.raises(NotMeasured, match=re.escape(variant.untold)):
-            variant.plan(case)
+            variant.plan(make_case(abs, ("f32[4]",)))
 
 
 # ---- What sweeping variants are told ----
@@ -131,9 +122,6 @@ def test_what_is_named_is_that_of_the_file_of_the_function(project: Path) -> Non
 
     assert own is f.__globals__["Own"]
     assert other is again
-
-
-def test_a_module_is_named_as_well() -> None:
     assert asked("loop").named_object("jax.numpy:sin") is jnp.sin
 
 
@@ -157,11 +145,8 @@ def test_what_cannot_help_on_a_backend_is_left_out(backend: str, left_out: set[s
     assert set(VARIANTS) - set(choose_promising(backend)) == left_out | only_by_name
 
 
-def test_the_most_promising_come_first() -> None:
+def test_the_most_promising_come_first_and_what_is_named_is_tried_whatever_it_promises() -> None:
     assert list(choose_promising("cpu"))[:5] == ["jit", "hoist", "unroll", "accumulate-gradients", "donate"]
-
-
-def test_what_is_named_is_tried_whatever_it_promises() -> None:
     assert choose_variants(["eager", "f64"]) == ({"eager": VARIANTS["eager"], "f64": VARIANTS["f64"]}, True)
 
 
@@ -187,7 +172,4 @@ def test_a_chaotic_function_is_said_to_be_one() -> None:
     assert remark.code == "chaotic"
     assert "chaotic systems" in remark.message
     assert "errors of variants say nothing" in remark.message
-
-
-def test_a_function_that_is_exact_is_not() -> None:
     assert run_experiment(make_case(jnp.sin, ("f32[64]",)), ["donate"], ScriptedLab()).remarks == ()

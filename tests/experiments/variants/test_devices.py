@@ -65,39 +65,29 @@ def facts(curve: Any, label: str) -> dict[str, str]:
     return dict(point.facts)
 
 
-@pytest.mark.slow
-def test_one_device_exchanges_nothing(curve) -> None:
-    assert facts(curve, "1x1")["exchanged:"] == "nothing"
+def test_a_point_says_what_is_exchanged_held_and_computed(curve) -> None:
+    found = {label: facts(curve, label) for label in ("1x1", "4x1", "2x2", "5x1")}
 
-
-@pytest.mark.slow
-def test_a_batch_over_four_devices_needs_one_sum_of_one_number(curve) -> None:
-    found = facts(curve, "4x1")
-
-    assert found["exchanged:"] == "1 all-reduce, 4 B per device"
-    # 2 matrices of 16 KiB, and a quarter of 12 KiB
-    assert found["each device holds"].startswith("35.0 KiB of arguments")
-
-
-@pytest.mark.slow
-def test_matrices_over_the_second_axis_are_held_in_parts(curve) -> None:
-    found = facts(curve, "2x2")
-
-    # half of 2 matrices, and half of the batch
-    assert found["each device holds"].startswith("22.0 KiB of arguments")
-    assert "all-gather" in found["exchanged:"]
-
-
-def test_operations_of_a_device_stand_against_what_it_exchanges(curve) -> None:
-    alone, apart = facts(curve, "1x1")["computes"], facts(curve, "4x1")["computes"]
-
+    assert found["1x1"]["exchanged:"] == "nothing"
+    assert found["4x1"]["exchanged:"] == "1 all-reduce, 4 B per device"
+    assert "all-gather" in found["2x2"]["exchanged:"]
+    # 2 matrices of 16 KiB, and a quarter of 12 KiB; half of 2 matrices, and half of the batch
+    assert found["4x1"]["each device holds"].startswith("35.0 KiB of arguments")
+    assert found["2x2"]["each device holds"].startswith("22.0 KiB of arguments")
+    assert found["5x1"]["not available:"] == "the 48 rows of x do not divide among 5 devices"
+    assert not any("wrong result:" in point for point in found.values())
     # 2 products of 48 x 64 x 64 x 2 operations are 786 k, and a little around them; a quarter of it on each of four
+    alone, apart = found["1x1"]["computes"], found["4x1"]["computes"]
     assert alone.endswith("kFLOP per device")
     assert 786 < float(alone.split()[0]) < 850
     assert 196 < float(apart.split()[0]) < 213
     assert "kFLOP per device for 4 B exchanged: " in apart
     assert apart.endswith(" kFLOP/B")
     assert float(apart.split()[-2]) == pytest.approx(float(apart.split()[0]) / 4, rel=0.01)
+    # Times of fake devices are not told.
+    assert {point.seconds for point in curve.points} == {None}
+    assert "5 fake devices share" in curve.sentence
+    assert "times and the share of communication in them are not measured" in curve.sentence
 
 
 @pytest.mark.parametrize(
@@ -110,20 +100,6 @@ def test_operations_of_a_device_stand_against_what_it_exchanges(curve) -> None:
 )
 def test_what_is_not_known_of_work_or_exchange_is_left_out(flops, size_bytes, is_exact: bool, expected: str) -> None:
     assert devices._work(flops, size_bytes, is_exact=is_exact) == expected
-
-
-def test_results_are_those_of_one_device(curve) -> None:
-    assert not any("wrong result:" in dict(point.facts) for point in curve.points)
-
-
-def test_a_mesh_that_does_not_fit_the_batch_says_why_and_the_others_go_on(curve) -> None:
-    assert facts(curve, "5x1")["not available:"] == "the 48 rows of x do not divide among 5 devices"
-
-
-def test_times_of_fake_devices_are_not_told(curve) -> None:
-    assert {point.seconds for point in curve.points} == {None}
-    assert "5 fake devices share" in curve.sentence
-    assert "times and the share of communication in them are not measured" in curve.sentence
 
 
 @pytest.mark.slow
@@ -142,13 +118,6 @@ def matmul(x, w):
     return x @ w
 
 
-@pytest.mark.parametrize("given", ["", "x", "0"])
-def test_of_a_product_the_first_factor_is_cut(given: str) -> None:
-    case = make_case(jax.jit(matmul), ("f32[64,32]", "f32[32,16]"))
-
-    assert find_batch(case, make_inputs(case, 0), given).arguments == (0,)
-
-
 @pytest.mark.slow
 def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     case = make_case(matmul, ("f32[4,4]", "f32[4,4]"))
@@ -163,9 +132,16 @@ def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     assert dict(told.points[0].facts)["exchanged:"] == "nothing"
 
 
-@pytest.mark.parametrize("case", [make_case(abs, (1.0,)), make_case(abs, ("f32[]",))])
-def test_without_rows_nothing_can_be_cut(case) -> None:
-    with pytest.raises(NotAvailable, match="no argument is a batch"):
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (make_case(abs, (1.0,)), "no argument is a batch"),
+        (make_case(abs, ("f32[]",)), "no argument is a batch"),
+        (CASE.eager(), "only a jitted function"),
+    ],
+)
+def test_without_rows_or_operation_by_operation_nothing_can_be_cut(case, why: str) -> None:
+    with pytest.raises(NotAvailable, match=why):
         DEVICES.plan(case)
 
 
@@ -183,11 +159,6 @@ def test_what_is_no_mesh_is_refused(text: str) -> None:
         with pytest.raises(UsageError) as error:
             read_meshes(Asked(variant, CASE, text), "1")
         assert repr(text) in error.value.problem
-
-
-def test_operation_by_operation_nothing_is_split() -> None:
-    with pytest.raises(NotAvailable, match="only a jitted function"):
-        DEVICES.plan(CASE.eager())
 
 
 # ---- The share of communication: of traces by hand, and of fake devices that are taken for real ones ----
@@ -218,23 +189,16 @@ def test_shares_are_those_of_all_devices_together(recorded) -> None:
     assert shares_of(b"", ["cpu:0", "cpu:1"]) == DeviceRecording(0.4, "40 % of the device time, 20 % exposed", 3)
 
 
-@pytest.mark.parametrize("code", devices.SPOILS)
-def test_a_trace_that_lacks_something_has_no_shares(recorded, code: str) -> None:
-    recorded.append(profile(code))
-
-    with pytest.raises(NotMeasured, match=code):
-        shares_of(b"", ["cpu:0", "cpu:1"])
-
-
 @pytest.mark.parametrize(
-    ("devices", "why"),
+    ("codes", "devices", "why"),
     [
-        (BUSY[:1], "the trace has no operations of cpu:1"),
-        ((Device("cpu:0", 4.0, 1.0, (), 0.0, 0.0), Device("cpu:1", 4.0, 1.0, (), 0.0, 0.0)), "none of the collectives"),
+        *((code, BUSY, code) for code in devices.SPOILS),
+        ("", BUSY[:1], "the trace has no operations of cpu:1"),
+        ("", tuple(Device(f"cpu:{i}", 4.0, 1.0, (), 0.0, 0.0) for i in (0, 1)), "none of the collectives"),
     ],
 )
-def test_a_device_or_a_collective_that_was_not_recorded_is_no_share_of_0(recorded, devices, why: str) -> None:
-    recorded.append(profile(devices=devices))
+def test_a_trace_that_lacks_something_has_no_shares(recorded, codes: str, devices, why: str) -> None:
+    recorded.append(profile(*filter(None, [codes]), devices=devices))
 
     with pytest.raises(NotMeasured, match=why):
         shares_of(b"", ["cpu:0", "cpu:1"])
@@ -247,13 +211,6 @@ def test_the_median_recording_is_told_of_those_that_hold_all_operations(recorded
     found = record(lambda: 1, CPU, COMMUNICATION, shares_of)
 
     assert found == (("communication:", "40 % of the device time, 20 % exposed"),)
-
-
-def test_of_several_shares_the_median_one_is_told() -> None:
-    whole = [DeviceRecording(share, f"{share}", 6) for share in (0.5, 0.1, 0.3)]
-    lossy = [DeviceRecording(0.9, "0.9", 5)] * 3
-
-    assert describe_middle(COMMUNICATION, [*lossy, *whole], "") == (("communication:", "0.3"),)
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "the recordings differ in the number of operations"), ("so", "so")])
@@ -340,14 +297,16 @@ def test_a_device_is_idle_before_its_first_operation_and_behind_its_last() -> No
     assert count == 4
 
 
-def test_a_device_that_the_trace_lacks_is_no_idle_one() -> None:
-    with pytest.raises(NotMeasured, match="no operations of cpu:1"):
-        idle_of(trace(op("a", 0, US)), ["cpu:0", "cpu:1"])
-
-
-def test_an_operation_without_its_end_is_no_busy_time() -> None:
-    with pytest.raises(NotMeasured, match="does not say when some operations ended"):
-        idle_of(trace(op("a", 0, US, _p=1)), ["cpu:0"])
+@pytest.mark.parametrize(
+    ("event", "devices", "why"),
+    [
+        (op("a", 0, US), ["cpu:0", "cpu:1"], "no operations of cpu:1"),
+        (op("a", 0, US, _p=1), ["cpu:0"], "does not say when some operations ended"),
+    ],
+)
+def test_a_trace_without_a_device_or_an_end_has_no_idle_time(event: Event, devices: list[str], why: str) -> None:
+    with pytest.raises(NotMeasured, match=why):
+        idle_of(trace(event), devices)
 
 
 # ---- Calls over several devices are timed like any others: what stands above them in the program does not count ----

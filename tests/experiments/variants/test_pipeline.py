@@ -23,12 +23,11 @@ from labs_by_hand import ScriptedLab
 from benchax.case import Case, make_case
 from benchax.discovery import target_cases
 from benchax.environment import count_cores
-from benchax.errors import NotMeasured, UsageError
+from benchax.errors import UsageError
 from benchax.experiments import pipeline
 from benchax.experiments.variant import Asked
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants import devices as pipes
-from benchax.experiments.variants import devices as variant
 from benchax.experiments.variants.devices import (
     MICRO_BATCHES,
     ONE_THREAD,
@@ -189,11 +188,6 @@ def test_exactly_one_argument_can_flow_through_stages(args: tuple[Any, ...], sai
     assert "mine(" in caught.value.problem
 
 
-def test_untold_it_says_what_it_has_to_be_told() -> None:
-    with pytest.raises(NotMeasured, match=r"it needs the stages, .*: pipeline=model\.py:STAGES"):
-        VARIANTS["pipeline"].plan(make_case(abs, ("f32[4]",)))
-
-
 # ---- Pipelines of stages, in real worker processes ----
 
 
@@ -220,25 +214,17 @@ def shared() -> Experiment:
 
 
 @pytest.mark.slow
-def test_results_are_those_of_the_whole_batch_and_bytes_are_counted(shared) -> None:
+def test_a_point_says_what_is_handed_on_and_the_formula_for_idle_devices(shared) -> None:
     found = facts(shared, "4")
 
     # 24 x 16 float32 at each border
     assert found["handed on:"] == f"{1.5 * (COUNT - 1):.2f} KiB in {4 * (COUNT - 1)} transfers"
     assert "wrong result:" not in found
     assert shared.signature == "f32[24,16]"
-
-
-@pytest.mark.slow
-def test_the_formula_stands_beside_it(shared) -> None:
     label = "idle by the formula, if stages are equal:"
-
     assert facts(shared, "1")[label] == f"{100 * (COUNT - 1) / COUNT:.0f} %"
-
-
-@pytest.mark.slow
-def test_a_number_that_does_not_divide_the_batch_says_why_and_the_others_go_on(shared) -> None:
     assert facts(shared, "5") == {"not available:": "the 24 rows of x do not divide into 5 micro-batches"}
+    assert "micro-batches through stages on a device each" in str(shared)
 
 
 @pytest.mark.skipif(count_cores() >= COUNT, reason="more cores than the test has stages")
@@ -249,15 +235,11 @@ def test_devices_that_share_cores_are_not_timed(shared) -> None:
     assert "idle in a profile:" not in facts(shared, "1")
 
 
-def test_it_shows_itself(shared) -> None:
-    assert "micro-batches through stages on a device each" in str(shared)
-
-
 @pytest.mark.slow
 @pytest.mark.serial
 @tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
-    monkeypatch.setattr(variant, "try_pipeline", pipelines_by_hand.try_unhindered)
+    monkeypatch.setattr(pipes, "try_pipeline", pipelines_by_hand.try_unhindered)
 
     found = pipeline(stages(2), "f32[4096,16]", micro_batches=(1,), name="two")
 
@@ -270,34 +252,34 @@ def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> No
     assert "2 fake devices with a thread each" in found.curves[0].sentence
 
 
-@pytest.mark.slow
-def test_a_stage_that_fails_is_told() -> None:
-    found = pipeline([jnp.sin, lambda x: x.no_such_thing], "f32[4]")
+LOCK = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("stage", "why"),
+    [
+        pytest.param(lambda x: x.no_such_thing, "no_such_thing", marks=pytest.mark.slow),
+        (lambda x, lock=LOCK: lock and x, "lock"),  # it cannot travel
+    ],
+)
+def test_a_stage_that_fails_is_told(stage: Any, why: str) -> None:
+    found = pipeline([jnp.sin, stage], "f32[4]")
 
     assert found.baseline.status == "failed"
-    assert "no_such_thing" in found.baseline.reason
+    assert why in found.baseline.reason
     assert found.curves == ()
 
 
-def test_a_stage_that_cannot_travel_is_told() -> None:
-    lock = threading.Lock()
-
-    found = pipeline([jnp.sin, lambda x: lock and x], "f32[4]")
-
-    assert found.baseline.status == "failed"
-    assert "lock" in found.baseline.reason
-
-
-@pytest.mark.parametrize("given_stages", [[], [jnp.sin], [jnp.sin, 3], jnp.sin, [jnp.sin] * 65])
-def test_what_are_no_stages_is_refused(given_stages: Any) -> None:
-    with pytest.raises(UsageError, match="stages"):
-        pipeline(given_stages, "f32[4]")
-
-
-@pytest.mark.parametrize("numbers", [(), (0,), (1.5,), (True,), 4, "12"])
-def test_what_are_no_numbers_of_micro_batches_is_refused(numbers: Any) -> None:
-    with pytest.raises(UsageError, match="micro_batches"):
-        pipeline([jnp.sin, jnp.cos], "f32[4]", micro_batches=numbers)
+@pytest.mark.parametrize(
+    ("given", "numbers", "what"),
+    [
+        *((given, (1,), "stages") for given in ([], [jnp.sin], [jnp.sin, 3], jnp.sin, [jnp.sin] * 65)),
+        *(([jnp.sin, jnp.cos], numbers, "micro_batches") for numbers in ((), (0,), (1.5,), (True,), 4, "12")),
+    ],
+)
+def test_what_are_no_stages_or_no_numbers_of_micro_batches_is_refused(given: Any, numbers: Any, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        pipeline(given, "f32[4]", micro_batches=numbers)
 
 
 @pytest.mark.slow
@@ -381,11 +363,8 @@ def test_one_device_in_place_of_two_is_a_slowdown() -> None:
 
 @given(st.integers(2, 64), st.integers(1, 10_000))
 def test_more_micro_batches_leave_a_smaller_bubble(stages: int, parts: int) -> None:
-    assert 0 < bubble(stages, parts + 1) < bubble(stages, parts) <= (stages - 1) / stages
-
-
-def test_the_bubble_of_the_paper() -> None:
     """GPipe, figure 2 c: 4 partitions, 4 micro-batches."""
+    assert 0 < bubble(stages, parts + 1) < bubble(stages, parts) <= (stages - 1) / stages
     assert bubble(4, 4) == 3 / 7
 
 

@@ -16,7 +16,7 @@ from labs_by_hand import ScriptedLab
 from measurement_strategies import RICH
 
 from benchax.case import make_case
-from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.lab import Condition, StudySide, WorkerLab
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.process_settings import SETTING, SYNC, Start, start
@@ -71,11 +71,6 @@ def test_known_flags_are_looked_at_and_compared(monkeypatch) -> None:
     assert [label for label, _ in found.facts] == ["flags", "program"]
 
 
-def test_without_flags_there_is_nothing_to_try() -> None:
-    with pytest.raises(NotMeasured, match="it needs the flags"):
-        VARIANTS["flags"].plan(CASE)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.text('xla_ ="\0é', max_size=8) | st.sampled_from(["--xla_a=1 b", "-x", "--a\0", "'--a"]))
 def test_what_is_no_flag_is_refused(text: str) -> None:
@@ -119,17 +114,21 @@ def test_the_verdict_is_of_pairs_and_when_calls_return_stands_beside_it() -> Non
     assert "the call returns after" in dict(found.facts)["synchronous"]
 
 
-def test_on_another_back_end_there_is_no_such_setting() -> None:
-    found = sync_row(1.0, replace(HERE, environment=replace(HERE.environment, backend="gpu")))
+@pytest.mark.parametrize(
+    ("found", "status", "reason"),
+    [
+        (
+            replace(HERE, environment=replace(HERE.environment, backend="gpu")),
+            "not_available",
+            f"{SETTING} is a setting of the CPU backend, and this is gpu",
+        ),
+        (replace(HERE, failure=Failure("error", "build", "no")), "failed", "error in build: no"),
+    ],
+)
+def test_a_function_that_fails_and_another_backend_are_rows(found: Measurement, status: str, reason: str) -> None:
+    row = sync_row(1.0, found)
 
-    assert found.status == "not_available"
-    assert "setting of the CPU backend, and this is gpu" in found.reason
-
-
-def test_a_function_that_fails_is_a_row() -> None:
-    found = sync_row(1.0, replace(HERE, failure=Failure("error", "build", "no")))
-
-    assert (found.status, found.reason) == ("failed", "error in build: no")
+    assert (row.status, row.reason) == (status, reason)
 
 
 # ---- Starts with an empty and with a filled cache. Two starts are real; verdicts are about starts by hand ----
