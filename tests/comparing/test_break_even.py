@@ -107,33 +107,28 @@ def test_pairs_decide_what_a_call_saves_whatever_the_rows_say() -> None:
     )
 
 
-def test_a_call_that_is_slower_when_jitted_never_pays() -> None:
-    assert str(of_comparison(9e-3, jitted_takes(1.5))) == (
-        "Compiling (9.00 ms) never pays: 10.0 µs eager, 15.0 µs jitted."
-    )
+SAVES_NOTHING = "Compiling (9.00 ms) saves nothing that shows: both calls take 10.0 µs within 5.0 %."
+ONE = Remark(SAME_PROGRAM, "info", "both run the same program")
 
 
-def test_what_pairs_leave_open_is_unclear() -> None:
-    found = of_comparison(9e-3, jitted_takes(0.97, verdict="unclear", low=0.9, high=1.1))
-
-    assert (
-        str(found)
-        == "Whether compiling (9.00 ms) pays is unclear (95 %: 9,000 – never): 10.0 µs eager, 9.70 µs jitted."
-    )
-
-
-def test_calls_of_the_same_speed_save_nothing_that_shows() -> None:
-    assert str(of_comparison(9e-3, jitted_takes(1.001))) == (
-        "Compiling (9.00 ms) saves nothing that shows: both calls take 10.0 µs within 5.0 %."
-    )
-
-
-def test_calls_of_one_program_differ_in_how_they_are_started() -> None:
-    c = jitted_takes(0.5, remarks=(Remark(SAME_PROGRAM, "info", "both run the same program"),))
-
-    assert str(of_comparison(9e-3, c)).startswith(
-        "Both calls run one program, and differ in how Python starts it. Compiling (9.00 ms) pays from 1,800 calls on"
-    )
+@pytest.mark.parametrize(
+    ("c", "text"),
+    [
+        (jitted_takes(1.5), "Compiling (9.00 ms) never pays: 10.0 µs eager, 15.0 µs jitted."),
+        (
+            jitted_takes(0.97, verdict="unclear", low=0.9, high=1.1),
+            "Whether compiling (9.00 ms) pays is unclear (95 %: 9,000 – never): 10.0 µs eager, 9.70 µs jitted.",
+        ),
+        (jitted_takes(1.001), SAVES_NOTHING),
+        (
+            jitted_takes(1.001, remarks=(ONE,)),
+            f"Both calls run one program, and differ in how Python starts it. {SAVES_NOTHING}",
+        ),
+    ],
+    ids=["never", "unclear", "same", "one program"],
+)
+def test_what_pairs_say_in_words(c: Comparison, text: str) -> None:
+    assert str(of_comparison(9e-3, c)) == text
 
 
 def test_the_bounds_hold_what_other_processes_say() -> None:
@@ -164,16 +159,15 @@ def test_without_an_interval_there_is_no_break_even() -> None:
     assert of_comparison(9e-3, jitted_takes(0.5, low=None, high=None)) is None
 
 
-def test_the_sentence_names_both_times_and_the_gain() -> None:
-    result = break_even(row(*times(1.5e-3)), row(*times(0.5e-3), build_s=1.2345))
-
-    assert str(result) == ("Compiling (1.23 s) pays from 1,235 calls on: 1.50 ms eager, 500 µs jitted, 3.00× faster.")
-
-
-def test_one_call_is_singular() -> None:
-    result = break_even(row(*times(3.0)), row(*times(1.0), build_s=1.0))
-
-    assert "pays from 1 call on:" in str(result)
+@pytest.mark.parametrize(
+    ("eager_s", "jitted_s", "build_s", "text"),
+    [
+        (1.5e-3, 0.5e-3, 1.2345, "(1.23 s) pays from 1,235 calls on: 1.50 ms eager, 500 µs jitted, 3.00× faster."),
+        (3.0, 1.0, 1.0, "(1.00 s) pays from 1 call on: 3.00 s eager, 1.00 s jitted, 3.00× faster."),
+    ],
+)
+def test_the_sentence_names_both_times_and_the_gain(eager_s: float, jitted_s: float, build_s: float, text: str) -> None:
+    assert str(break_even(row(*times(eager_s)), row(*times(jitted_s), build_s=build_s))) == f"Compiling {text}"
 
 
 def test_too_few_samples_for_an_interval_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,27 +76,26 @@ def test_a_limit_is_a_share_an_amount_or_both(text: object, metric: str, limit: 
     assert found.absolute == (limit.absolute if limit.absolute is None else pytest.approx(limit.absolute))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "-3%",
-        "abc",
-        "5%%",
-        "",
-        " ",
-        "%",
-        "5%+",
-        "+5%",
-        "nan",
-        "inf",
-        "-1ms",
-        "5% 3%",
-        "5 parsecs",
-        "1e999",
-        "nan%",
-        "--5%",
-    ],
+NO_LIMITS = (
+    "-3%",
+    "abc",
+    "5%%",
+    "",
+    " ",
+    "%",
+    "5%+",
+    "+5%",
+    "nan",
+    "inf",
+    "-1ms",
+    "5% 3%",
+    "5 parsecs",
+    "1e999",
+    "nan%",
 )
+
+
+@pytest.mark.parametrize("text", [*NO_LIMITS, "--5%", "5%+6%"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> None:
     with pytest.raises(UsageError) as error:
@@ -103,12 +103,6 @@ def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> 
 
     assert error.value.problem == f"invalid limit {text!r} for {metric}"
     assert "5%" in error.value.expected
-
-
-@pytest.mark.parametrize("text", ["5%+6%", "1ms+2ms"])
-def test_two_limits_of_one_kind_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="invalid limit"):
-        limit_of(text, "run")
 
 
 @pytest.mark.parametrize("text", ["5", "0.5", "5.", ".5"])
@@ -141,20 +135,13 @@ def test_one_limit_is_of_run_times_and_others_are_named() -> None:
         ("runs=5%", "unknown metric 'runs'"),
         ("5%,", "invalid limit '' for run"),
         ("run=5%=6%", "invalid limit '5%=6%' for run"),
+        ("1ms+2ms", "invalid limit '1ms+2ms' for run"),
+        ("compiled=5%", "expected 'compile'? Permitted is one of: compile, constants, flops, peak, run"),
     ],
 )
 def test_a_list_of_limits_that_cannot_be_read_is_refused(text: str, said: str) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=re.escape(said)):
         parse(text)
-
-    assert error.value.problem == said
-
-
-def test_an_unknown_metric_is_told_the_nearest() -> None:
-    with pytest.raises(
-        UsageError, match=r"expected 'compile'\? Permitted is one of: compile, constants, flops, peak, run"
-    ):
-        parse("compiled=5%")
 
 
 @given(st.text() | st.text("0123456789.%+-=,us KiBrunpeak"))
@@ -200,6 +187,8 @@ def test_only_what_is_called_slower_is_an_alarm() -> None:
     listed = [compared(verdict, 1.5) for verdict in ("slower", "faster", "same", "unclear")]
 
     assert [c.verdict for c, _ in gate.alarms(listed)] == ["slower"]
+    assert gate.alarms([in_bytes(1, 100), compared(metric="compile", ratio=9.0)]) == []  # these have no limit
+    assert Gate().alarms([compared(ratio=100.0)]) == []
 
 
 def test_times_are_held_against_the_limit_by_their_ratio_not_by_their_medians() -> None:
@@ -218,11 +207,6 @@ def test_counts_are_held_against_the_limit_as_they_are_also_where_there_were_non
     assert gate.alarms([in_bytes(8, 8), in_bytes(9, 8)]) == []
     assert gate.alarms([in_bytes(0, 64, "constants")]) == []
     assert len(gate.alarms([in_bytes(0, 65, "constants")])) == 1
-
-
-def test_metrics_without_a_limit_are_free() -> None:
-    assert Gate({"run": Limit(0.05)}).alarms([in_bytes(1, 100), compared(metric="compile", ratio=9.0)]) == []
-    assert Gate().alarms([compared(ratio=100.0)]) == []
 
 
 def test_an_alarm_in_words() -> None:
@@ -258,16 +242,12 @@ LIMITS = {"run": Limit(0.05)}
         ([compared("unclear"), compared("slower", 1.1)], STRICT, SLOWER),
         ([compared("unclear", metric="compile"), compared("same")], STRICT, FINE),  # it has no limit
         ([], STRICT, FINE),
+        ([FAILED, compared("same", case="g")], {**LENIENT, "unclear": True}, FINE),  # a failure is not unclear
     ],
 )
 def test_the_gravest_decides(found: list[Comparison], events: dict[str, bool], code: int) -> None:
+    assert (FINE, SLOWER, ERROR, UNCLEAR) == (0, 1, 2, 3)
     assert Gate(LIMITS, events).exit_code(found) == code  # type: ignore[arg-type]
-
-
-def test_a_failure_is_no_unclear_comparison() -> None:
-    judged = compared("same", case="g")
-
-    assert Gate(LIMITS, {**LENIENT, "unclear": True}).exit_code([FAILED, judged]) == FINE
 
 
 def test_a_limit_that_judged_no_case_is_unclear() -> None:
@@ -279,6 +259,7 @@ def test_a_limit_that_judged_no_case_is_unclear() -> None:
     assert gate.exit_code([], new=case) == UNCLEAR
     assert gate.exit_code([], missing=case) == UNCLEAR
     assert Gate().exit_code([compared("unclear")]) == FINE  # there is no limit
+    assert Gate(events={**DEFAULT_EVENTS, "unclear": True}).exit_code([compared("unclear")]) == UNCLEAR
 
 
 def test_each_limit_has_to_judge_a_case() -> None:
@@ -307,10 +288,6 @@ def test_a_limit_of_other_cases_is_not_missed() -> None:
     assert gate.exit_code([compared("unclear", case="matmul")]) == UNCLEAR
 
 
-def test_unclear_fails_without_a_limit_if_that_is_asked_for() -> None:
-    assert Gate(events={**DEFAULT_EVENTS, "unclear": True}).exit_code([compared("unclear")]) == UNCLEAR
-
-
 def test_new_and_missing_cases_fail_where_that_is_asked_for() -> None:
     case = [CaseId("g")]
 
@@ -320,10 +297,6 @@ def test_new_and_missing_cases_fail_where_that_is_asked_for() -> None:
     assert Gate(LIMITS, {**LENIENT, "new": True}).exit_code([], new=case) == SLOWER
     assert Gate(LIMITS, {**LENIENT, "missing": True}).exit_code([], missing=case) == SLOWER
     assert Gate(LIMITS, STRICT).exit_code([FAILED], missing=case) == ERROR
-
-
-def test_exit_codes_are_those_that_are_promised() -> None:
-    assert (FINE, SLOWER, ERROR, UNCLEAR) == (0, 1, 2, 3)
 
 
 # ---- in pyproject.toml ------------------------------------------------------------------------------------------
@@ -373,17 +346,15 @@ def test_patterns_replace_limits_metric_by_metric_and_later_ones_win(project: Pa
     }
 
 
-def test_a_pattern_that_is_a_name_holds_for_all_its_parameters(project: Path) -> None:
-    gate = gate_of(None, write(project, '[tool.benchax.gate.cases.fft]\nrun = "1%"\n'))
-
-    assert gate.limits_of(CaseId("fft", (("n", 8),))) == {"run": Limit(0.01)}
-    assert gate.limits_of(CaseId("fft2")) == {}
-
-
-def test_the_file_accepts_that_nothing_was_judged(project: Path) -> None:
-    gate = gate_of("5%", write(project, '[tool.benchax.gate]\nunclear = "ignore"'))
+def test_a_pattern_that_is_a_name_holds_for_all_its_parameters_and_unclear_may_be_ignored(project: Path) -> None:
+    gate = gate_of(
+        "5%", write(project, '[tool.benchax.gate]\nunclear = "ignore"\n[tool.benchax.gate.cases.fft]\nrun = "1%"')
+    )
+    of_file = gate_of(None, project)
 
     assert gate.exit_code([compared("unclear")]) == FINE
+    assert of_file.limits_of(CaseId("fft", (("n", 8),))) == {"run": Limit(0.01)}
+    assert of_file.limits_of(CaseId("fft2")) == {}
 
 
 def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Path) -> None:
@@ -411,13 +382,9 @@ def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Pat
     ],
 )
 def test_a_table_that_cannot_be_read_names_the_file(project: Path, table: str, said: str) -> None:
-    with pytest.raises(UsageError) as error:
-        gate_of(None, write(project, table))
+    for command_line in (None, "5%"):
+        with pytest.raises(UsageError) as error:
+            gate_of(command_line, write(project, table))
 
     assert error.value.problem == f"[tool.benchax.gate] of {project / 'pyproject.toml'}: {said}"
     assert error.value.expected
-
-
-def test_a_table_that_cannot_be_read_is_an_error_beside_a_command_line_too(project: Path) -> None:
-    with pytest.raises(UsageError, match="has no unit"):
-        gate_of("5%", write(project, '[tool.benchax.gate]\nrun = "5"'))

@@ -36,22 +36,22 @@ def places(times: dict[str, float], told_apart_at: float = 0.05) -> list[tuple[i
     return [(rank.place, rank.label) for rank in rank_versions(times, among(times, told_apart_at))]
 
 
-def test_the_fastest_is_first() -> None:
-    assert places({"a": 3.0, "b": 1.0, "c": 2.0}) == [(1, "b"), (2, "c"), (3, "a")]
-
-
-def test_what_cannot_be_told_apart_shares_a_place_and_the_next_one_is_free() -> None:
-    assert places({"a": 1.0, "b": 1.01, "c": 2.0}) == [(1, "a"), (1, "b"), (3, "c")]
-    assert places({"a": 1.0, "b": 2.0, "c": 2.01, "d": 4.0}) == [(1, "a"), (2, "b"), (2, "c"), (4, "d")]
-
-
-def test_all_may_share_the_first_place() -> None:
-    assert places({"a": 1.02, "b": 1.01, "c": 1.0}) == [(1, "c"), (1, "b"), (1, "a")]
-
-
-def test_a_chain_of_small_differences_ends_where_the_first_of_the_place_is_told_apart() -> None:
-    """b and c each take 4 % longer than the one before: c is told apart from a, though not from b."""
-    assert places({"a": 1.0, "b": 1.04, "c": 1.08}) == [(1, "a"), (1, "b"), (3, "c")]
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({}, []),
+        ({"a": 3.0, "b": 1.0, "c": 2.0}, [(1, "b"), (2, "c"), (3, "a")]),
+        ({"a": 1.0, "b": 1.01, "c": 2.0}, [(1, "a"), (1, "b"), (3, "c")]),
+        ({"a": 1.0, "b": 2.0, "c": 2.01, "d": 4.0}, [(1, "a"), (2, "b"), (2, "c"), (4, "d")]),
+        ({"a": 1.02, "b": 1.01, "c": 1.0}, [(1, "c"), (1, "b"), (1, "a")]),
+        # b and c each take 4 % longer than the one before: c is told apart from a, though not from b.
+        ({"a": 1.0, "b": 1.04, "c": 1.08}, [(1, "a"), (1, "b"), (3, "c")]),
+    ],
+)
+def test_what_cannot_be_told_apart_from_the_first_of_a_place_shares_it_and_the_next_one_is_free(
+    times: dict[str, float], expected: list[tuple[int, str]]
+) -> None:
+    assert places(times) == expected
 
 
 def test_the_order_is_that_of_the_pairs_of_each_two_and_no_ratio_contradicts_it() -> None:
@@ -77,10 +77,6 @@ def test_a_rank_has_its_ratio_to_the_fastest_with_the_interval() -> None:
 
     assert first == Rank(1, "b", 1.0, 1.0, None, None)
     assert second == Rank(2, "a", 2.0, 2.0, 1.99, 2.01)
-
-
-def test_nothing_has_no_ranks() -> None:
-    assert rank_versions({}, {}) == ()
 
 
 # ---- without a place ---------------------------------------------------------------------------------------------
@@ -109,6 +105,7 @@ def test_a_wrong_result_a_failure_and_no_time_have_no_place() -> None:
         "d": "failed: crashed in build of d",
         "e": "not measured, because nothing was timed",
     }
+    assert Comparisons(found.comparisons).unranked == {}  # of cases nobody is ranked
 
 
 @pytest.mark.parametrize(
@@ -126,10 +123,6 @@ def test_where_others_ran_a_failure_is_nobody_elses() -> None:
 
     assert found.is_at_fault(failure)
     assert found.unranked == {"c": "failed: crashed in warm-up"}
-
-
-def test_comparisons_of_cases_rank_nobody() -> None:
-    assert Comparisons((versus("a", "b", "faster", 0.5, numerics=WRONG),)).unranked == {}
 
 
 def test_all_of_it_is_json() -> None:
@@ -155,13 +148,8 @@ def test_verdicts_go_by_version_where_there_is_one_case_and_by_case_where_there_
 
     assert Comparisons((slower, same)).verdicts == {"b": "slower", "c": "same"}
     assert Comparisons((slower, other)).verdicts == {"f": "slower", "g[n=8]": "faster"}
+    assert Comparisons((same, replace(slower, metric="compile"))).verdicts == {"c": "same"}
     assert Comparisons().verdicts == {}
-
-
-def test_verdicts_are_those_of_run_times() -> None:
-    compiled = replace(versus("a", "b", "slower", 2.0), metric="compile")
-
-    assert Comparisons((versus("a", "b", "same", 1.0), compiled)).verdicts == {"b": "same"}
 
 
 def test_comparisons_are_a_sequence() -> None:
@@ -171,11 +159,6 @@ def test_comparisons_are_a_sequence() -> None:
     assert (len(found), found[0], found[-1], found[:1], list(found)) == (2, one, other, (one,), [one, other])
     assert found.of("peak") == (other,)
     assert found.of("flops") == ()
-
-
-def test_comparisons_show_themselves() -> None:
-    found = Comparisons((versus("a", "b", "slower", 2.0),))
-
     assert "slower" in str(found)
     assert "<table" in found._repr_html_()
 

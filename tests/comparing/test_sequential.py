@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 
 from benchax.comparing.judging import ComparisonEvidence, confirm, judge, judge_times
-from benchax.comparing.sequential import (
-    CONFIRMING_PAIRS,
-    PAIRS,
-    TIMES,
-    Effort,
-    SequentialTest,
-    confirming,
-    effort_for,
-)
+from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, TIMES, Effort, SequentialTest, confirming, effort_for
 from benchax.model import Block, CaseId, Comparison, Failure, Method, Version
 from benchax.stats.verdicts import SAME_WITHIN
 
@@ -174,13 +166,6 @@ def test_a_change_for_whose_second_measurement_there_was_no_time_has_no_name(gon
     assert run_of(test).why == ("slower at first (+20 %); no time was left to measure it again (--max-time)")
 
 
-def test_what_had_no_turn_says_that_its_time_was_up() -> None:
-    test = SequentialTest(GivenSamples(steady(1.2)), Effort(), Effort())
-
-    assert test.due(1.0) is None
-    assert run_of(test).why == ("not measured, because no time was left (--max-time)")
-
-
 def take(test: SequentialTest[GivenSamples], gone: Sequence[float]) -> int:
     """How many groups are taken, where these shares of the time are gone before each."""
     taken = 0
@@ -191,15 +176,6 @@ def take(test: SequentialTest[GivenSamples], gone: Sequence[float]) -> int:
         stage.groups += 1
         taken += 1
     return taken
-
-
-def test_a_change_that_the_second_stage_does_not_show_has_no_name() -> None:
-    test = SequentialTest(GivenSamples(steady(1.2), steady(1.0)), Effort(), Effort())
-
-    run(test)
-
-    assert (run_of(test).verdict, run_of(test).confirmed) == ("unclear", False)
-    assert run_of(test).why.startswith("slower at first (+20 %), not confirmed (")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -63,29 +64,21 @@ def several(kept_pools: None) -> Comparisons:
 
 @pytest.mark.slow
 @pytest.mark.serial
-def test_equal_functions_are_not_told_apart(several: Comparisons) -> None:
-    again = of(several, "again")
+def test_equal_functions_are_not_told_apart_and_more_work_is_slower_by_two_measurements(several: Comparisons) -> None:
+    again, much = of(several, "again"), of(several, "much")
 
     assert again.verdict in ("same", "unclear")
-    assert again.ratio is not None
-    assert again.low is not None
-    assert again.high is not None
-    assert again.low < again.ratio < again.high
+    assert (again.low or math.nan) < (again.ratio or math.nan) < (again.high or math.nan)
     assert again.numerics is not None
     assert again.numerics.agrees
-
-
-@pytest.mark.slow
-@pytest.mark.serial
-def test_more_work_is_slower_and_a_second_measurement_says_so_too(several: Comparisons) -> None:
-    much = of(several, "much")
-
     assert (much.verdict, much.confirmed) == ("slower", True)
-    assert much.ratio is not None
-    assert much.ratio > 1.5
+    assert (much.ratio or 0.0) > 1.5
     assert much.processes >= 2
     assert much.environment is not None
     assert much.environment.backend == "cpu"
+    counted = {c.candidate.label: c for c in several.of("flops")}
+    assert counted["again"].verdict == "same"
+    assert counted["much"].ratio == pytest.approx(OFTEN, rel=0.1)
 
 
 @pytest.mark.slow
@@ -103,45 +96,21 @@ def test_one_that_fails_is_a_comparison_with_its_reason_and_the_others_go_on(sev
 
 @pytest.mark.slow
 @pytest.mark.serial
-def test_those_that_ran_and_gave_the_same_result_have_their_places(several: Comparisons) -> None:
-    places = {rank.label: rank.place for rank in several.ranking}
-
-    assert places == {"plain": 1, "again": 1}
-
-
-@pytest.mark.slow
-@pytest.mark.serial
-def test_who_has_no_place_is_told_why(several: Comparisons) -> None:
+def test_those_that_gave_the_same_result_have_places_and_the_others_are_told_why_not(several: Comparisons) -> None:
+    assert {rank.label: rank.place for rank in several.ranking} == {"plain": 1, "again": 1}
     assert several.unranked.keys() == {"broken", "much"}
     assert several.unranked["broken"].startswith("failed: error in build: ValueError: it is broken")
     assert several.unranked["much"].startswith("its result differs from that of plain: leaf [0] at [")
-    said = " ".join(str(several).split())
-    assert "much has no place: another result than plain. broken failed and has no place." in said
-
-
-@pytest.mark.slow
-@pytest.mark.serial
-def test_outputs_that_differ_are_told(several: Comparisons) -> None:
     assert [r.code for r in of(several, "again").remarks if r.severity == "error"] == ["outputs-differ"]
-    assert "much gives another result than plain" in str(several)
-
-
-@pytest.mark.slow
-@pytest.mark.serial
-def test_operations_are_counted_too(several: Comparisons) -> None:
-    counted = {c.candidate.label: c for c in several.of("flops")}
-
-    assert counted["again"].verdict == "same"
-    assert counted["much"].ratio == pytest.approx(OFTEN, rel=0.1)
-
-
-@pytest.mark.slow
-@pytest.mark.serial
-def test_all_of_it_can_be_read(several: Comparisons) -> None:
-    shown = str(several)
-
-    for part in ("plain", "again", "much", "result differs (slower)", "it is broken", "times the fastest"):
-        assert part in shown
+    said = " ".join(str(several).split())
+    for part in (
+        "much has no place: another result than plain. broken failed and has no place.",
+        "much gives another result than plain",
+        "result differs (slower)",
+        "it is broken",
+        "times the fastest",
+    ):
+        assert part in said
     assert "<table" in several._repr_html_()
 
 
@@ -335,6 +304,7 @@ EXPECTED = "at least two functions: compare({'a': f, 'b': g}, x) or compare([f, 
 @pytest.mark.parametrize(
     ("functions", "problem"),
     [
+        (plain, "cannot compare <function plain"),
         ([], "there is nothing to compare here with"),
         ({}, "there is nothing to compare here with"),
         ([plain], "there is nothing to compare 'plain' with"),
@@ -348,13 +318,7 @@ def test_at_least_two_functions_are_asked_for(functions: Any, problem: str) -> N
     with pytest.raises(UsageError) as error:
         benchax.compare(functions, X)
 
-    assert (error.value.problem, error.value.expected) == (problem, EXPECTED)
-
-
-def test_a_function_in_place_of_functions_is_told_how_to_call() -> None:
-    with pytest.raises(UsageError) as error:
-        benchax.compare(plain, X)  # type: ignore[arg-type]
-
+    assert error.value.problem.startswith(problem)
     assert error.value.expected == EXPECTED
 
 

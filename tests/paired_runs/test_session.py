@@ -181,14 +181,6 @@ def test_a_change_is_measured_again_beside_what_is_still_undecided() -> None:
     assert workers.processes == sequential.LOOKS[-1]
 
 
-def test_who_needs_more_than_two_processes_takes_more_rounds_in_each() -> None:
-    workers = Workers({"wild": steady(1.02, 0.6)})
-
-    verdicts(workers)
-
-    assert [request.patience for _, _, request in workers.asked] == [1, 1] + [session.PATIENCE] * 6
-
-
 def test_a_change_is_measured_again_in_the_second_half_of_the_time_and_no_longer() -> None:
     workers = Workers({"slow": steady(1.1)})
 
@@ -241,21 +233,14 @@ def test_what_has_ended_is_told_while_others_go_on_and_so_is_the_most_that_is_le
     assert set(left) == {14.0}
 
 
-def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
+def test_what_is_unclear_goes_on_alone_with_more_rounds_in_each_process_and_ends_unclear() -> None:
     workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
 
     assert verdicts(workers) == {"equal": "same", "wild": "unclear"}
     assert workers.processes == sequential.LOOKS[-1]
-    assert [label for process, label, _ in workers.asked if process > 2] == ["wild"] * 6
-
-
-def test_verdicts_come_at_the_looks_only() -> None:
-    """After five processes nobody looks, so the sixth runs."""
-    workers = Workers({"late": lambda process, dice: steady(1.0, 0.5 if process < 5 else 0.001)(process, dice)})
-
-    verdicts(workers)
-
-    assert workers.processes in sequential.LOOKS
+    later = [(label, request.patience) for process, label, request in workers.asked if process > 2]
+    assert later == [("wild", session.PATIENCE)] * 6
+    assert {request.patience for process, _, request in workers.asked if process <= 2} == {1}
 
 
 def test_no_process_begins_after_the_time_that_was_granted() -> None:
@@ -267,7 +252,7 @@ def test_no_process_begins_after_the_time_that_was_granted() -> None:
     assert workers.processes == 1
 
 
-def test_each_process_has_an_order_of_its_own_and_the_same_data() -> None:
+def test_each_process_has_an_order_of_its_own_and_the_same_data_and_the_first_of_a_stage_compares_outputs() -> None:
     workers = Workers({"slow": steady(1.1)})
 
     verdicts(workers)
@@ -275,14 +260,7 @@ def test_each_process_has_an_order_of_its_own_and_the_same_data() -> None:
     requests = [request for _, _, request in workers.asked]
     assert len({request.order_seed for request in requests}) == len(requests)
     assert {request.seed for request in requests} == {DEFAULTS.seed}
-
-
-def test_outputs_are_compared_by_the_first_process_of_a_measurement() -> None:
-    workers = Workers({"slow": steady(1.1)})
-
-    verdicts(workers)
-
-    assert [request.compares_outputs for _, _, request in workers.asked] == [True, False, True, False]
+    assert [request.compares_outputs for request in requests] == [True, False, True, False]
 
 
 def test_git_is_asked_once_in_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,10 +286,7 @@ def test_cases_come_in_random_order() -> None:
 @pytest.mark.parametrize(
     ("ended", "why"),
     [
-        (
-            Failure("timeout", "build of stuck", "took longer than 1 s"),
-            "timeout in build of stuck",
-        ),
+        (Failure("timeout", "build of stuck", "took longer than 1 s"), "timeout in build of stuck"),
         (
             PairedAnswer(failure=Failure("error", "build", "ValueError: no"), failed_side=1),
             "error in build: ValueError: no",
@@ -370,23 +345,3 @@ def test_compile_times_are_pairs_too() -> None:
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
     assert compiling.ratio == 1
     assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock
-
-
-def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
-    """0.1 s against 0.2 s in every process, and a little scatter."""
-
-    class Compiling(Workers):
-        def answer(self, times: Times, request: PairedRequest) -> Any:
-            answer = super().answer(times, request)
-            for side, seconds in zip(answer.sides, (0.1, 0.2), strict=True):
-                side.builds = [{"compile": seconds * float(np.exp(0.01 * self.dice.standard_normal()))} for _ in "abc"]
-            return answer
-
-    def verdict(effort: Effort) -> tuple[str, bool | None]:
-        workers = Compiling({"equal": steady(1.0)})
-        ((*found,),) = session.compare_runs([paired_run("equal")], effort, start=workers.start)
-        compiling = next(c for c in found if c.metric == "compile")
-        return compiling.verdict, compiling.confirmed
-
-    assert verdict(Effort()) == ("unclear", None)
-    assert verdict(Effort(metrics=frozenset({"run", "compile"}))) == ("slower", True)

@@ -59,7 +59,7 @@ def test_a_stored_program_meets_the_function_of_now(store: DatabaseStore, here: 
     found = pair_with_cases(store, "v1", rows, [case("f", jnp.cos)], here)
 
     (paired_run,) = found.paired_runs
-    assert (found.without, found.new, found.missing) == ([], [], [])
+    assert (found.without, found.new, found.missing, paired_run.remarks) == ([], [], [], ())
     old, new = paired_run.versions
     assert (old.label, old.program, old.jax) == ("v1", rows[CaseId("f")].program.sha256, None)
     assert (new.label, new.commit, new.is_dirty, new.jax) == ("now", "c0ffee", True, here.jax)
@@ -118,16 +118,13 @@ def without_content(m: Measurement) -> Measurement:
     return replace(m, program=replace(m.program, sha256="0" * 64, content=None))
 
 
+NONE_KEPT = "its baseline has no program that could run again, because it was stored by a benchax that kept none"
 WHY = {
     of_another_backend: "its baseline was measured on tpu, and this is cpu",
     failed: "its baseline ended with out of memory in first run",
     not_exported: "its baseline has no program that could run again, because it donates its arguments",
-    of_an_old_benchax: (
-        "its baseline has no program that could run again, because it was stored by a benchax that kept none"
-    ),
-    without_content: (
-        "its baseline has no program that could run again, because it was stored by a benchax that kept none"
-    ),
+    of_an_old_benchax: NONE_KEPT,
+    without_content: NONE_KEPT,
 }
 
 
@@ -174,31 +171,32 @@ def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Envi
     assert blocks_of(paired_run).signature == "f32[16]"
 
 
-def test_rows_of_one_side_only_are_listed(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"), case("g"))
-    only: Callable[[str], dict[CaseId, Measurement]] = lambda name: {CaseId(name): rows[CaseId(name)]}  # noqa: E731
-
-    found = pair_with_rows(store, ("v1", "v2"), only("f"), only("g"), here, STORED)
-
-    assert (found.paired_runs, found.new, found.missing) == ([], [CaseId("g")], [CaseId("f")])
-
-
 # ---- another JAX ------------------------------------------------------------------------------------------------
 
 
-def test_a_baseline_of_another_jax_is_labelled(store: DatabaseStore, here: Environment) -> None:
-    def older(m: Measurement) -> Measurement:
-        return replace(m, environment=replace(m.environment, jax="0.9.2", jaxlib="0.9.2"))
-
-    rows = kept(store, case("f"), change=older)
+@pytest.mark.parametrize(
+    ("was", "code", "text"),
+    [
+        (
+            {"jax": "0.9.2", "jaxlib": "0.9.2"},
+            "other-jax",
+            "the baseline was made by jax 0.9.2, and both ran under jax {here.jax}: what JAX changed is in neither",
+        ),
+        (
+            {"device_kind": "another cpu"},
+            "other-device",
+            "the baseline was measured on another cpu, and both ran on {here.device_kind}",
+        ),
+    ],
+)
+def test_a_baseline_of_another_jax_or_device_is_labelled(
+    was: dict[str, Any], code: str, text: str, store: DatabaseStore, here: Environment
+) -> None:
+    rows = kept(store, case("f"), change=lambda m: replace(m, environment=replace(m.environment, **was)))
 
     (paired_run,) = pair_with_cases(store, "v1", rows, [case("f")], here).paired_runs
 
-    (remark,) = paired_run.remarks
-    assert remark.code == "other-jax"
-    assert remark.message == (
-        f"the baseline was made by jax 0.9.2, and both ran under jax {here.jax}: what JAX changed is in neither"
-    )
+    assert [(r.code, r.message) for r in paired_run.remarks] == [(code, text.format(here=here))]
 
 
 def test_of_two_rows_each_is_labelled_by_its_jax(store: DatabaseStore, here: Environment) -> None:
@@ -210,22 +208,3 @@ def test_of_two_rows_each_is_labelled_by_its_jax(store: DatabaseStore, here: Env
     assert [r.message.partition(",")[0] for r in paired_run.remarks if r.code == "other-jax"] == [
         "v2 was made by jax 0.9.2"
     ]
-
-
-def test_a_baseline_of_another_device_is_labelled(store: DatabaseStore, here: Environment) -> None:
-    def elsewhere(m: Measurement) -> Measurement:
-        return replace(m, environment=replace(m.environment, device_kind="another cpu"))
-
-    (paired_run,) = pair_with_cases(
-        store, "v1", kept(store, case("f"), change=elsewhere), [case("f")], here
-    ).paired_runs
-
-    assert [(r.code, r.message) for r in paired_run.remarks] == [
-        ("other-device", f"the baseline was measured on another cpu, and both ran on {here.device_kind}")
-    ]
-
-
-def test_a_baseline_of_this_jax_needs_no_label(store: DatabaseStore, here: Environment) -> None:
-    (paired_run,) = pair_with_cases(store, "v1", kept(store, case("f")), [case("f")], here).paired_runs
-
-    assert paired_run.remarks == ()

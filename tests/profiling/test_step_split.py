@@ -11,19 +11,8 @@ from types import FrameType
 
 import pytest
 from source_tree import PACKAGE
-from steps_by_hand import (
-    AT_NEXT,
-    LOADER,
-    LOOP,
-    US,
-    call,
-    compiled,
-    read,
-    sample,
-    sampler_end,
-    work,
-)
-from xspace_by_hand import Event
+from steps_by_hand import AT_NEXT, LOADER, LOOP, US, call, compiled, read, sample, sampler_end, work
+from xspace_by_hand import Event, plane, space
 
 from benchax.hooks.command import run
 from benchax.profiling.host_thread import SampledFrame, decode
@@ -65,19 +54,16 @@ def sampled(*frames: SampledFrame, cpu_us: int) -> tuple[Event, ...]:
 
 
 def test_a_step_is_a_call_of_the_program_that_repeats_and_each_moment_counts_once() -> None:
+    """Without samples, Python is unseen."""
     found = split_of(loop())
+
+    assert (found.samples, found.sampler_share) == (0, None)
+    assert found.share("python") == found.share("input") == 0
 
     assert (found.mark, found.name) == ("program", "jit_step")
     assert found.lengths_s == pytest.approx((0.001,) * 4)
     assert parts(found) == {"unseen": 600, "device": 300, "dispatch": 100}
     assert sum(part.share for part in found.parts) == pytest.approx(1)
-
-
-def test_without_samples_python_is_said_to_be_unseen() -> None:
-    found = split_of(loop())
-
-    assert (found.samples, found.sampler_share) == (0, None)
-    assert found.share("python") == found.share("input") == 0
 
 
 def test_time_in_an_iterator_of_the_loop_is_waiting_for_input_at_the_line_inside_of_it() -> None:
@@ -90,58 +76,38 @@ def test_time_in_an_iterator_of_the_loop_is_waiting_for_input_at_the_line_inside
     assert found.sampler_share == pytest.approx(50 / 6000)
 
 
-def test_an_iterator_that_computes_is_input_too() -> None:
-    found = split_of(loop(sampler=sampled(LOADER, AT_NEXT, cpu_us=100)))
-
-    assert found.parts[0].kind == "input"
-    assert found.parts[0].lines[0].on_processor == 1
-
-
-def test_a_generator_that_a_function_computes_with_is_no_input() -> None:
-    words = SampledFrame("/home/me/text.py", 3, "tokens", "user")
-    counting = SampledFrame("/home/me/text.py", 9, "count", "user", is_iterating=True)
-
-    found = split_of(loop(sampler=sampled(words, counting, LOOP._replace(line=14), cpu_us=100)))
-
-    assert found.parts[0].kind == "python"
+AT_14 = LOOP._replace(line=14)
+WORDS = SampledFrame("/home/me/text.py", 3, "tokens", "user")
+COUNTING = SampledFrame("/home/me/text.py", 9, "count", "user", is_iterating=True)
+QUEUE = SampledFrame("/usr/lib/python3.11/queue.py", 171, "get", "python")
+WAITING = SampledFrame("/usr/lib/python3.11/threading.py", 327, "wait", "python")
 
 
-def test_a_thread_that_is_off_the_processor_outside_of_an_iterator_is_said_to_be() -> None:
-    found = split_of(loop(sampler=sampled(LOADER, LOOP._replace(line=14), cpu_us=1)))
+@pytest.mark.parametrize(
+    ("frames", "cpu_us", "kind", "within"),
+    [
+        ((LOADER, AT_NEXT), 100, "input", ""),  # an iterator that computes
+        ((WORDS, COUNTING, AT_14), 100, "python", ""),  # a generator that a function computes with
+        ((LOADER, AT_14), 1, "waiting", ""),  # off the processor outside of an iterator
+        ((QUEUE, LOADER, AT_14), 0, "input", "/usr/lib/python3.11/queue.py:171 get"),
+        ((WAITING, QUEUE, AT_14), 0, "input", "/usr/lib/python3.11/queue.py:171 get"),  # what the user called
+    ],
+)
+def test_python_is_told_apart_by_its_frames_and_its_processor_time(
+    frames: tuple[SampledFrame, ...], cpu_us: int, kind: PartKind, within: str
+) -> None:
+    part = split_of(loop(sampler=sampled(*frames, cpu_us=cpu_us))).parts[0]
 
-    assert found.parts[0].kind == "waiting"
-
-
-def test_library_frames_are_folded_beneath_the_users_line() -> None:
-    queue = SampledFrame("/usr/lib/python3.11/queue.py", 171, "get", "python")
-
-    found = split_of(loop(sampler=sampled(queue, LOADER, LOOP._replace(line=14), cpu_us=0)))
-
-    assert found.parts[0].kind == "input"
-    assert found.parts[0].lines[0].within == "/usr/lib/python3.11/queue.py:171 get"
-
-
-def test_a_piece_without_a_sample_has_the_lines_of_the_same_piece_of_other_steps() -> None:
-    found = split_of(loop(sampler=(sample(2600, LOOP._replace(line=14), cpu_us=100),)))
-
-    assert parts(found)["python"] == 600
+    assert (part.kind, part.lines[0].within) == (kind, within)
+    assert part.lines[0].on_processor == cpu_us / 100
 
 
-def test_a_sample_that_came_too_late_says_nothing() -> None:
-    """It was due in one piece of Python and came in the next one, for C code held the lock."""
-    found = split_of(loop(sampler=(sample(2600, LOOP._replace(line=14), cpu_us=100, late_us=1800),)))
+def test_a_sample_stands_for_the_same_piece_of_all_steps_unless_it_came_too_late() -> None:
+    """Then it was due in one piece of Python and came in the next one, for C code held the lock."""
+    one, late = (split_of(loop(sampler=(sample(2600, AT_14, cpu_us=100, late_us=us),))) for us in (0, 1800))
 
-    assert "python" not in parts(found)
-
-
-def test_the_function_that_the_user_called_is_told_and_not_what_waits_inside_of_it() -> None:
-    waiting = SampledFrame("/usr/lib/python3.11/threading.py", 327, "wait", "python")
-    queue = SampledFrame("/usr/lib/python3.11/queue.py", 171, "get", "python")
-
-    found = split_of(loop(sampler=sampled(waiting, queue, LOOP._replace(line=14), cpu_us=0)))
-
-    assert found.parts[0].kind == "input"
-    assert found.parts[0].lines[0].within == "/usr/lib/python3.11/queue.py:171 get"
+    assert parts(one)["python"] == 600
+    assert "python" not in parts(late)
 
 
 def test_the_program_of_the_steps_is_not_one_that_took_long_to_compile() -> None:
@@ -193,10 +159,6 @@ def test_the_slowest_step_is_explained_by_what_it_has_more_of() -> None:
 
 def test_a_copy_of_a_gpu_is_a_transfer_and_no_work() -> None:
     """On a stream, with no program: as CUPTI has it."""
-    from xspace_by_hand import plane, space
-
-    from benchax.profiling.trace import profile_of
-
     calls = [call("step", 1000 * i, 100) for i in range(STEPS)]
     kernels = [work(1000 * i + 100, 300, i) for i in range(STEPS)]
     copies = [Event("MemcpyH2D", (1000 * i + 500) * US, 400 * US) for i in range(STEPS)]

@@ -58,11 +58,8 @@ def test_the_error_names_the_function_the_count_the_line_the_reason_and_what_to_
     assert "pad to a few sizes" in lines[-1]
     assert caught.value.watch is not None
     assert len(caught.value.watch.compiles) == 2
-
-
-def test_it_is_a_failed_assertion_and_an_error_of_benchax():
-    assert issubclass(benchax.RecompileError, AssertionError)
-    assert issubclass(benchax.RecompileError, benchax.BenchaxError)
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, benchax.BenchaxError)
 
 
 def test_as_many_as_permitted_pass():
@@ -74,11 +71,6 @@ def test_as_many_as_permitted_pass():
         step(X3)
 
     assert len(seen.compiles) == 2
-
-
-def test_a_first_call_is_a_compile_too():
-    with pytest.raises(benchax.RecompileError, match=r"1 program was compiled inside no_recompile\(\)"):
-        calls(benchax.no_recompile(), fresh(), X3)
 
 
 def test_eager_operations_count_where_that_is_wanted():
@@ -120,7 +112,7 @@ def test_it_decorates_a_function():
     def loop() -> None:
         step(X3)
 
-    with pytest.raises(benchax.RecompileError):
+    with pytest.raises(benchax.RecompileError, match=r"1 program was compiled inside no_recompile\(\)"):
         loop()
     loop()
 
@@ -131,21 +123,17 @@ def test_a_limit_that_is_no_number_of_programs_is_told(n: Any):
         pass
 
 
-def test_a_loop_outside_of_jit_whose_body_is_new_each_time_is_an_error() -> None:
+def test_a_loop_outside_of_jit_is_warm_unless_its_body_is_new_each_time() -> None:
+    def halve(c: Any, _: Any) -> Any:
+        return c * 0.5, None
+
     def rollout(x: Any) -> Any:
         return jax.lax.scan(lambda c, _: (c * 0.5, c.sum()), x, None, length=3)
 
     x = jnp.ones(3)
     rollout(x)
+    jax.lax.scan(halve, x, None, length=3)
     with pytest.raises(benchax.RecompileError, match="a body that is new in each call"), benchax.no_recompile():
         rollout(x)
-
-
-def test_a_loop_outside_of_jit_with_one_body_is_warm() -> None:
-    def halve(c: Any, _: Any) -> Any:
-        return c * 0.5, None
-
-    x = jnp.ones(3)
-    jax.lax.scan(halve, x, None, length=3)
     with benchax.no_recompile():
         jax.lax.scan(halve, x, None, length=3)

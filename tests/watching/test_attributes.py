@@ -31,19 +31,13 @@ def test_whatever_is_no_array_has_its_path() -> None:
         "model['state'].name": "adam",
         "model['rate']": 0.5,
     }
-
-
-def test_one_value_is_its_own_attribute_and_an_array_has_none() -> None:
     assert attributes(None, "mask") == {"mask": None}
     assert attributes(jnp.ones(3), "x") == {}
 
 
-def test_an_object_that_holds_itself_ends() -> None:
+def test_an_object_that_holds_itself_ends_and_a_huge_one_is_cut_off() -> None:
     layer = Layer(jnp.ones(3), 1)
     layer.bias = layer
 
     assert attributes(layer, "m") == {"m.activation": "relu"}
-
-
-def test_a_huge_one_is_cut_off() -> None:
     assert len(attributes(list(range(10 * MOST)), "x")) == MOST

@@ -87,24 +87,25 @@ def compiled(name: str) -> None:
     jax.jit(fn)(jnp.float32(2))
 
 
-def test_a_cache_without_a_folder_is_off(cache: Any) -> None:
-    cache(jax_compilation_cache_dir=None)
+@pytest.mark.parametrize(
+    ("folder", "is_enabled", "why_off"),
+    [
+        (None, True, "no folder is set"),
+        ("/tmp/nowhere", False, "jax_enable_compilation_cache is False"),  # nothing is written
+        ("gs://bucket/cache", True, None),
+    ],
+)
+def test_a_cache_that_is_off_says_why_and_one_of_another_machine_is_not_judged(
+    folder: str | None, is_enabled: bool, why_off: str | None, cache: Any
+) -> None:
+    cache(jax_compilation_cache_dir=folder, jax_enable_compilation_cache=is_enabled)
 
     with watch_cache() as found:
-        compiled("no_folder")
+        if why_off:
+            compiled("off")
 
-    assert (found.is_enabled, found.why_off, found.is_writable, found.after) == (False, "no folder is set", None, None)
-    assert {program.fate for program in found.programs} == {"not kept"}
-    assert found.keeping_setting is None
-
-
-def test_a_cache_that_was_switched_off_is_off(cache: Any, tmp_path: Path) -> None:
-    cache(jax_compilation_cache_dir=str(tmp_path), jax_enable_compilation_cache=False)
-
-    with watch_cache() as found:
-        compiled("switched_off")
-
-    assert (found.is_enabled, found.why_off) == (False, "jax_enable_compilation_cache is False")
+    assert (found.is_enabled, found.why_off, found.is_writable, found.after) == (not why_off, why_off, None, None)
+    assert {program.fate for program in found.programs} == ({"not kept"} if why_off else set())
     assert found.keeping_setting is None
 
 
@@ -121,15 +122,6 @@ def test_a_folder_that_cannot_be_made_is_said_to_be_unwritable(cache: Any, tmp_p
     assert found.is_writable is False
     assert found.after is None
     assert "hit" not in {program.fate for program in found.programs}
-
-
-def test_a_cache_that_is_no_folder_of_this_machine_is_not_judged(cache: Any) -> None:
-    cache(jax_compilation_cache_dir="gs://bucket/cache")
-
-    with watch_cache() as found:
-        pass
-
-    assert (found.is_enabled, found.is_writable, found.after) == (True, None, None)
 
 
 def test_programs_have_the_names_that_jax_gives_them(cache: Any) -> None:

@@ -57,47 +57,25 @@ def test_a_warm_call_does_nothing():
     assert log.is_reliable
 
 
-def test_a_new_shape_compiles_once():
-    function = fresh()
-    function(X3)
-
-    with watch_compiles() as log:
-        for _ in range(3):
-            function(X4)
-
-    assert log.compiles == 1
-
-
-def test_the_log_is_live():
+def test_a_log_is_live_and_ends_with_its_block_and_blocks_may_be_nested():
     function = fresh()
 
-    with watch_compiles() as log:
-        function(X3)
-        after_one = log.compiles
-        function(X4)
-
-        assert (after_one, log.compiles) == (1, 2)
-
-
-def test_nothing_is_logged_after_the_block():
-    with watch_compiles() as log:
-        pass
-
+    with watch_compiles() as outer:
+        traced = function.trace(X3)
+        after_trace = kinds(outer)
+        lowered = traced.lower()
+        after_lower = kinds(outer)
+        lowered.compile()
+        with watch_compiles() as inner:
+            for _ in range(3):
+                function(X4)
+        fresh()(X3)
     fresh()(X3)
 
-    assert log.events == []
-
-
-def test_stages_by_hand_are_seen_one_by_one():
-    with watch_compiles() as log:
-        traced = fresh().trace(X3)
-        after_trace = kinds(log)
-        lowered = traced.lower()
-        after_lower = kinds(log)
-        lowered.compile()
-
     assert (after_trace, after_lower) == (["trace"], ["trace", "lower"])
-    assert kinds(log) == ["trace", "lower", "compile"]
+    assert (outer.compiles, inner.compiles) == (3, 1)
+    assert outer.is_reliable
+    assert inner.is_reliable
 
 
 def test_a_program_from_the_persistent_cache_is_not_a_compile(cache: Path):
@@ -118,18 +96,6 @@ def test_other_threads_are_not_counted():
         thread.join()
 
     assert log.events == []
-
-
-def test_blocks_may_be_nested():
-    with watch_compiles() as outer:
-        fresh()(X3)
-        with watch_compiles() as inner:
-            fresh()(X3)
-        fresh()(X3)
-
-    assert (outer.compiles, inner.compiles) == (3, 1)
-    assert outer.is_reliable
-    assert inner.is_reliable
 
 
 def test_an_exception_passes_and_the_listeners_go(monkeypatch: pytest.MonkeyPatch):
