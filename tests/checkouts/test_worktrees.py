@@ -131,29 +131,26 @@ def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> 
         assert "cannot import name 'renamed'" in other.note
 
 
-def test_a_commit_that_does_not_exist_is_named_with_the_nearest(project: Path) -> None:
-    with (
-        pytest.raises(UsageError, match=r"there is no commit 'mian'") as error,
-        build_checkout("mian", Selection(("benchmarks",))),
-    ):
+def refused(ref: str) -> UsageError:
+    with pytest.raises(UsageError) as error, build_checkout(ref, Selection(("benchmarks",))):
         pass
+    return error.value
 
-    assert error.value.hint == "did you mean 'main'?"
 
+def test_what_is_no_commit_of_a_repository_is_said_with_the_nearest(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = refused("mian")
 
-def test_a_commit_that_looks_like_an_option_is_none(project: Path) -> None:
-    with (
-        pytest.raises(UsageError, match="there is no commit '--help'"),
-        build_checkout("--help", Selection(("benchmarks",))),
-    ):
+    assert unknown.problem.startswith("there is no commit 'mian'")
+    assert unknown.hint == "did you mean 'main'?"
+    assert "there is no commit '--help'" in str(refused("--help"))
+    with pytest.raises(UsageError, match="is that of now"), worktrees.launch_checkout("main", [str(project)]):
         pass
-
-
-def test_outside_of_a_repository_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    with pytest.raises(UsageError, match="not a git repository"), build_checkout("main", Selection((".",))):
-        pass
+    assert "not a git repository" in str(refused("main"))
+    assert worktrees.label_commit("main", "0123456789ab") == "main (01234567)"
+    assert worktrees.label_commit("012345", "0123456789ab") == "01234567", "a hash is not said twice"
 
 
 def test_a_shallow_clone_is_named_with_the_command_that_completes_it(
@@ -163,13 +160,11 @@ def test_a_shallow_clone_is_named_with_the_command_that_completes_it(
     git(tmp_path, "clone", "-q", "--depth", "1", project.as_uri(), "clone")
     monkeypatch.chdir(tmp_path / "clone")
 
-    with (
-        pytest.raises(UsageError, match=r"there is no commit 'HEAD~1' in .*clone, which is a shallow clone") as error,
-        build_checkout("HEAD~1", Selection(("benchmarks",))),
-    ):
-        pass
+    error = refused("HEAD~1")
 
-    assert error.value.hint == "git fetch --unshallow"
+    assert "there is no commit 'HEAD~1' in " in error.problem
+    assert error.problem.endswith("clone, which is a shallow clone")
+    assert error.hint == "git fetch --unshallow"
 
 
 def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(
@@ -179,13 +174,10 @@ def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
 
-    with (
-        pytest.raises(UsageError, match="detected dubious ownership in repository at") as error,
-        build_checkout("main", Selection(("benchmarks",))),
-    ):
-        pass
+    error = refused("main")
 
-    assert "git config --global --add safe.directory" in error.value.hint
+    assert "detected dubious ownership in repository at" in error.problem
+    assert "git config --global --add safe.directory" in error.hint
 
 
 @pytest.mark.slow
@@ -228,9 +220,10 @@ def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> Non
     bench.write_text("raise ValueError('broken since ever')\n")
     git(project, "commit", "-qam", "broken")
 
-    with pytest.raises(UsageError, match=r"the benchmarks cannot be built at main .*broken since ever"):  # noqa: SIM117
-        with build_checkout("main", Selection(("benchmarks",))):
-            pass
+    error = refused("main")
+
+    assert error.problem.startswith("the benchmarks cannot be built at main ")
+    assert "broken since ever" in error.problem
 
 
 def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,13 +257,3 @@ def test_whole_processes_of_another_commit_see_what_python_costs(project: Path) 
     )
     assert (compiling.ratio or 0) > 3
     assert len(git(project, "worktree", "list").splitlines()) == 1
-
-
-def test_absolute_paths_would_be_those_of_now(project: Path) -> None:
-    with pytest.raises(UsageError, match="is that of now"), worktrees.launch_checkout("main", [str(project)]):
-        pass
-
-
-def test_a_hash_is_not_said_twice() -> None:
-    assert worktrees.label_commit("main", "0123456789ab") == "main (01234567)"
-    assert worktrees.label_commit("012345", "0123456789ab") == "01234567"

@@ -95,7 +95,7 @@ NO_LIMITS = (
 )
 
 
-@pytest.mark.parametrize("text", [*NO_LIMITS, "--5%", "5%+6%"])
+@pytest.mark.parametrize("text", [*NO_LIMITS, "nan%", "--5%", "5%+6%"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> None:
     with pytest.raises(UsageError) as error:

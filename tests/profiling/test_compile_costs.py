@@ -30,12 +30,8 @@ def test_a_function_is_what_it_took_to_trace_lower_and_compile_and_the_line_that
 
     assert (found.name, found.source, found.programs) == ("jit_step", "/home/me/train.py:12", 2)
     assert (found.trace_s, found.lower_s, found.compile_s) == pytest.approx((50e-6, 80e-6, 1000e-6))
-
-
-def test_what_was_compiled_before_the_recording_counts_and_has_no_passes() -> None:
-    (found,) = read_steps([compiled(0, 700, LOOP, before=1)], []).compile_costs
-
-    assert (found.compile_s, found.passes) == (pytest.approx(700e-6), ())
+    (before,) = read_steps([compiled(0, 700, LOOP, before=1)], []).compile_costs
+    assert (before.compile_s, before.passes) == (pytest.approx(700e-6), ())
 
 
 def test_the_longest_passes_of_a_compilation_are_those_that_ran_meanwhile() -> None:
@@ -43,18 +39,15 @@ def test_the_longest_passes_of_a_compilation_are_those_that_ran_meanwhile() -> N
     other = [Event("PjRtCpuClient::Compile", 2300 * US, 600 * US), Event("cse", 2400 * US, 100 * US)]
     marks = [compiled(1000, 700, LOOP), compiled(3000, 700, LOOP, name="jit(init)")]
 
-    found = {one.name: dict(one.passes) for one in read_steps(marks, [*calls, *other]).compile_costs}
+    costs = read_steps([*marks, compiled(4000, 10, LOOP, name="jit(small)")], [*calls, *other]).compile_costs
+    found = {one.name: dict(one.passes) for one in costs}
+
+    assert [one.name for one in costs][-1] == "jit_small", "in the order of what they cost"
 
     assert found["jit_step"]["fusion"] == pytest.approx(250e-6)
     assert found["jit_init"]["cse"] == pytest.approx(100e-6)
     assert found["jit_step"]["PjRtCpuClient::Compile"] == pytest.approx(350e-6)
     assert "cse" not in found["jit_step"]
-
-
-def test_functions_stand_in_the_order_of_what_they_cost() -> None:
-    marks = [compiled(1000, 300, LOOP, name="jit(small)"), compiled(2000, 700, LOOP, name="jit(large)")]
-
-    assert [one.name for one in read_steps(marks, []).compile_costs] == ["jit_large", "jit_small"]
 
 
 # ---- program size ---------------------------------------------------------------------------------------------------
@@ -90,20 +83,19 @@ def line_of_block() -> str:
     return f"{__file__}:{block.__code__.co_firstlineno + 1}"
 
 
-def test_a_loop_in_python_is_many_instructions_from_one_place(tmp_path: Path) -> None:
+def test_a_loop_in_python_is_many_instructions_from_one_place_and_inlined_calls_are_several(tmp_path: Path) -> None:
     found = program_size([module_of(unrolled, tmp_path)])
 
     assert found is not None
     assert (found.line, found.stacks) == (line_of_block(), 1)
     assert found.loop == f"{__file__}:{unrolled.__code__.co_firstlineno + 1}"
     assert 60 <= found.repeated <= found.instructions
-
-
-def test_calls_that_are_inlined_come_from_several_places(tmp_path: Path) -> None:
-    found = program_size([module_of(inlined, tmp_path)])
-
-    assert found is not None
-    assert (found.line, found.stacks) == (line_of_block(), 3)
+    several = program_size([module_of(inlined, tmp_path)])
+    assert several is not None
+    assert (several.line, several.stacks) == (line_of_block(), 3)
+    unnamed = program_size([CompiledModule("f", {}, {})])
+    assert unnamed is not None
+    assert (unnamed.instructions, unnamed.line, unnamed.repeated) == (0, "", 0)
 
 
 def test_constants_are_counted_in_bytes(tmp_path: Path) -> None:
@@ -124,14 +116,6 @@ def test_of_several_programs_the_largest_counts_and_of_none_nothing(tmp_path: Pa
 
     assert program_size([small, large, small]) == program_size([large])
     assert program_size([]) is None
-
-
-@pytest.mark.parametrize("name", ["f", "g"])
-def test_a_program_that_names_no_lines_has_a_size_alone(name: str) -> None:
-    found = program_size([CompiledModule(name, {}, {})])
-
-    assert found is not None
-    assert (found.instructions, found.line, found.repeated) == (0, "", 0)
 
 
 def updated(params: Any) -> Any:

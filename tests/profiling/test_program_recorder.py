@@ -71,18 +71,14 @@ def test_the_trace_is_saved_however_python_ends(then: str, code: int, profile, p
     assert found["recorded_s"] > 0
 
 
-def test_after_sigkill_there_is_no_trace_and_no_report(profile, project: Path) -> None:
-    ended = profile("os.kill(os.getpid(), signal.SIGKILL)")
-
-    assert (ended.exit_code, ended.reports) == (137, ())
-    assert list(project.rglob("*.xplane.pb")) == []
-
-
 def test_it_stops_by_itself_and_what_is_written_outlives_sigkill(profile, project: Path) -> None:
-    ended = profile("until(traces); os.kill(os.getpid(), signal.SIGKILL)", duration_s=0.05)
+    killed = "os.kill(os.getpid(), signal.SIGKILL)"
 
-    assert ended.exit_code == 137
-    assert len(list(project.rglob("profile/plugins/profile/*/*.xplane.pb"))) == 1
+    for then, traces in ((killed, 0), (f"until(traces); {killed}", 1)):
+        ended = profile(then, duration_s=0.05 if traces else 60.0)
+
+        assert (ended.exit_code, ended.reports) == (137, ())
+        assert len(list(project.rglob("profile/plugins/profile/*/*.xplane.pb"))) == traces
 
 
 def test_a_compilation_does_not_use_up_the_time(profile) -> None:
@@ -123,20 +119,6 @@ def test_it_can_begin_later_ends_when_its_time_is_over_and_who_waits_is_told(pro
     assert file.read_text() == "enough is recorded; the report comes when the program ends"
 
 
-def test_a_program_that_ends_before_the_beginning_is_told_so(profile, project: Path) -> None:
-    found = only(profile(start_after_s=1000.0))
-
-    assert (found["xplane"], found["recorded_s"]) == (None, None)
-    assert found["remarks"] == ["the program ended before the 1000 s had passed after which to begin"]
-
-
-def test_a_program_that_compiles_nothing_is_told_so(profile) -> None:
-    found = only(profile(begin="import jax"))
-
-    assert found["xplane"] is None
-    assert found["remarks"] == ["the program compiled nothing with JAX, so that there was nothing to profile"]
-
-
 @pytest.mark.parametrize(
     "own",
     [
@@ -154,14 +136,23 @@ def test_a_trace_of_the_programs_own_works_as_without_us(own: str, profile, proj
     assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == 1
 
 
-def test_a_trace_of_the_programs_own_that_comes_first_is_left_alone(profile, project: Path) -> None:
-    begin = "import jax, jax.numpy as jnp\nwith jax.profiler.trace('own'): jnp.ones(3).block_until_ready()"
+OWN = "import jax, jax.numpy as jnp\nwith jax.profiler.trace('own'): jnp.ones(3).block_until_ready()"
 
-    ended = profile(begin=begin)
 
-    assert ended.exit_code == 0
-    assert only(ended)["remarks"] == ["the program began its own trace first"]
-    assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == 1
+@pytest.mark.parametrize(
+    ("begin", "why"),
+    [
+        (BEGIN, "the program ended before the 1000 s had passed after which to begin"),
+        ("import jax", "the program compiled nothing with JAX, so that there was nothing to profile"),
+        (OWN, "the program began its own trace first"),
+    ],
+)
+def test_a_program_without_a_recording_is_told_why(begin: str, why: str, profile, project: Path) -> None:
+    ended = profile(begin=begin, start_after_s=1000.0)
+
+    found = only(ended)
+    assert (ended.exit_code, found["xplane"], found["recorded_s"], found["remarks"]) == (0, None, None, [why])
+    assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == (begin == OWN)
 
 
 def test_a_folder_that_takes_no_files_is_said_and_the_program_runs(profile, project: Path) -> None:
@@ -203,14 +194,8 @@ recorder.FIRST_GROWTH = recorder.MOST_GROWTH = -(1 << 40)
 
 
 def test_a_recording_that_is_full_ends_before_its_time(profile) -> None:
-    found = only(
-        profile(
-            "until(traces)",
-            f"{FULL}recorder.MOST_EVENTS, recorder.FIRST_EVENTS = 100, 0\n{BEGIN}",
-            duration_s=20.0,
-            least_steps=5,
-        )
-    )
+    begin = f"{FULL}recorder.MOST_EVENTS, recorder.FIRST_EVENTS = 100, 0\n{BEGIN}"
+    found = only(profile("until(traces)", begin, duration_s=20.0, least_steps=5))
 
     assert (found["attempts"], found["is_full"], found["stopped_by"]) == (1, True, "duration")
     assert found["recorded_s"] < 15

@@ -58,11 +58,6 @@ def test_the_body_of_a_loop_counts_once() -> None:
     assert (busy_ps([run]), run.outer, run.inner) == ([1000], 1, 2)
 
 
-def test_an_operation_that_was_handed_over_ends_with_its_marker() -> None:
-    """Its own event ends when it has been handed over; the marker may stand on another thread."""
-    assert busy_ps(runs_of([part(7, 0, 100, 1)], [end(1, 870)])) == [870]
-
-
 def test_a_run_whose_last_marker_is_missing_is_not_whole() -> None:
     runs = runs_of([part(7, 0, 100, 1), part(8, 500, 100, 2)], [end(1, 100)])
 
@@ -80,9 +75,6 @@ def test_operations_without_the_number_of_their_run_are_refused() -> None:
     """As jax 0.6.2 writes them."""
     with pytest.raises(NotMeasured, match="does not say which run an operation belongs to"):
         runs_of([Event("an operation", 0, 100, {"hlo_op": "an operation", "_p": 1}), end(1, 100)])
-
-
-def test_a_trace_without_operations_has_no_runs() -> None:
     assert runs_of([Event("PjitFunction(f)", 0, 100)]) == []
 
 

@@ -77,32 +77,18 @@ def test_a_program_is_recorded_as_often_as_it_is_asked(server: ProfileServer, tm
         assert (one.recorded.recorded_s or 0.0) >= SHORT.duration_s
     assert sorted(file.name for file in tmp_path.iterdir()) == ["plugins"], "nothing else stays behind"
     assert len({one.xplane.parent for one in found}) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("busy")
-def test_the_files_are_those_of_any_profile(server: ProfileServer, tmp_path: Path) -> None:
     run = attach(server.port, Ask(0.05, memory=True), tmp_path).xplane.parent
-
     assert files.list_files(run).keys() == {"xplane", "trace_json", "perfetto", "memory", "timeline"}
     assert len(list(run.iterdir())) == 5
 
 
-def test_only_this_machine_is_listened_to(server: ProfileServer) -> None:
+def test_only_this_machine_is_listened_to_and_a_port_that_is_taken_is_said(server: ProfileServer) -> None:
     """Every other address of ours is refused, as 127.0.0.2, which is loopback, too."""
+    with pytest.raises(UsageError, match=f"cannot listen on port {server.port} of 127.0.0.1: Address already in use"):
+        serve(server.port)
     assert server._listener.address[0] == "127.0.0.1"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", server.port), timeout=10)
-
-
-def test_a_closed_server_frees_its_port_and_does_not_answer() -> None:
-    server = serve()
-    server.close()
-
-    with pytest.raises(UsageError, match="no program of yours can be asked on port"):
-        attach(server.port, SHORT, Path("unused"))
-    with serve(server.port) as again:
-        assert again.port == server.port
 
 
 # ---- what is refused --------------------------------------------------------------------------------------------
@@ -159,13 +145,6 @@ def test_closing_ends_a_recording_and_sends_it() -> None:
     assert server.recordings == 1
 
 
-def test_a_request_that_is_none_is_refused_with_the_reason(server: ProfileServer) -> None:
-    with Client((HOST, server.port), authkey=key_file(server.port).read_bytes()) as connection:
-        connection.send({"duration_s": 61})
-
-        assert "from 0.001 to 60" in connection.recv()["refused"]
-
-
 def test_without_the_key_nothing_is_said_and_others_are_not_kept_out(server: ProfileServer, tmp_path: Path) -> None:
     silent = [socket.create_connection((HOST, server.port)) for _ in range(20)]
     for data in (os.urandom(1000), b"GET / HTTP/1.1\r\n\r\n", b"no end of line"):
@@ -179,11 +158,18 @@ def test_without_the_key_nothing_is_said_and_others_are_not_kept_out(server: Pro
         connection.close()
 
 
-def test_only_the_user_of_the_program_can_read_the_key_and_it_goes_with_the_server() -> None:
+def test_a_closed_server_frees_its_port_and_does_not_answer_and_takes_its_key_along() -> None:
     with serve() as server:
         assert stat.S_IMODE(key_file(server.port).stat().st_mode) == 0o600
+        with Client((HOST, server.port), authkey=key_file(server.port).read_bytes()) as connection:
+            connection.send({"duration_s": 61})
+            assert "from 0.001 to 60" in connection.recv()["refused"]
 
     assert not key_file(server.port).exists()
+    with pytest.raises(UsageError, match="no program of yours can be asked on port"):
+        attach(server.port, SHORT, Path("unused"))
+    with serve(server.port) as again:
+        assert again.port == server.port
 
 
 def test_a_key_that_cannot_be_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,11 +184,6 @@ def test_a_key_that_cannot_be_kept_is_said(tmp_path: Path, monkeypatch: pytest.M
 def test_a_port_that_is_none_is_refused(port) -> None:
     with pytest.raises(UsageError, match=r"expected a whole number from 1 to 65535, or 0"):
         serve(port)
-
-
-def test_a_port_that_is_taken_is_said(server: ProfileServer) -> None:
-    with pytest.raises(UsageError, match=f"cannot listen on port {server.port} of 127.0.0.1: Address already in use"):
-        serve(server.port)
 
 
 # ---- a program that is wrapped ----------------------------------------------------------------------------------
@@ -277,21 +258,6 @@ def test_a_child_made_by_fork_does_not_keep_the_port() -> None:
 import os, signal, warnings
 warnings.simplefilter("ignore")  # JAX warns of forks
 from benchax.profiling import serve
-
-import signal
-import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Listener
-from pathlib import Path
-
-import pytest
-
-from benchax.errors import NotMeasured, UsageError
-from benchax.profiling import serve
-from benchax.profiling.serving import HOST, Ask, attach, key_file
 server = serve()
 child = os.fork()
 if child:

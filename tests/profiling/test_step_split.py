@@ -57,6 +57,7 @@ def test_a_step_is_a_call_of_the_program_that_repeats_and_each_moment_counts_onc
     """Without samples, Python is unseen."""
     found = split_of(loop())
 
+    assert found.events_per_step == 3
     assert (found.samples, found.sampler_share) == (0, None)
     assert found.share("python") == found.share("input") == 0
 
@@ -108,15 +109,6 @@ def test_a_sample_stands_for_the_same_piece_of_all_steps_unless_it_came_too_late
 
     assert parts(one)["python"] == 600
     assert "python" not in parts(late)
-
-
-def test_the_program_of_the_steps_is_not_one_that_took_long_to_compile() -> None:
-    init = [call("init", 0, 30_000), call("init", 30_000, 30_000), call("init", 60_000, 30_000)]
-    steps = [call("step", 100_000 + 1000 * i, 50) for i in range(STEPS)]
-    runs = [work(90_050, 10, 100, hlo_module="jit_init")]
-    runs += [work(100_050 + 1000 * i, 100, i) for i in range(STEPS)]
-
-    assert split_of(read([*init, *steps], runs)).name == "jit_step"
 
 
 def test_a_compilation_in_each_step_is_tracing_and_compiling() -> None:
@@ -196,61 +188,74 @@ def test_gradients_that_are_accumulated_make_one_step_of_several_calls() -> None
     assert found.programs[0].per_step == 4
 
 
-def test_a_loop_that_runs_ahead_of_the_device_has_the_devices_steps() -> None:
-    calls = [call("step", 10 * i, 5) for i in range(STEPS)]
-    runs = [work(100 + 1000 * i, 1000, i) for i in range(STEPS)]
-
-    found = split_of(read(calls, runs))
-
-    assert found.lengths_s == pytest.approx((0.001,) * 4)
-    assert parts(found) == {"device": 1000}
+def times(name: str, count: int, every_us: int, lasting_us: int = 50, at_us: int = 0) -> list[Event]:
+    """Calls of one program."""
+    return [call(name, at_us + every_us * i, lasting_us) for i in range(count)]
 
 
-def test_a_recording_that_ends_while_the_queue_is_filled_has_the_devices_steps() -> None:
-    """After the first step, which compiles, the host calls many more at once, of which the device begins a few."""
-    calls = [call("step", 0, 3000), *(call("step", 3100 + 4 * i, 3) for i in range(13))]
-    runs = [work(3000, 100, 0), *(work(3102 + 340 * i, 340, 1 + i) for i in range(4))]
-
-    found = split_of(read(calls, runs))
-
-    assert found.lengths_s == pytest.approx((0.00034,) * 3)
+def runs(
+    count: int, every_us: int, busy_us: int, at_us: int = 0, module: str = "jit_step", first: int = 0, device: int = 0
+) -> list[Event]:
+    stats = {"hlo_module": module, "device_ordinal": device}
+    return [work(at_us + every_us * i, busy_us, first + i, **stats) for i in range(count)]
 
 
-def test_calls_of_which_the_device_has_begun_one_are_no_steps() -> None:
-    calls = [call("step", 0, 3000), *(call("step", 3100 + 4 * i, 3) for i in range(13))]
-
-    found = split_of(read(calls, [work(3000, 5000, 0)]))
-
-    assert (found.mark, found.lengths_s) == ("none", pytest.approx((0.008,)))
+QUEUE_OF_13 = [*times("step", 1, 1, 3000), *times("step", 13, 4, 3, at_us=3100)]
+SETUP = [call(f"setup_{i}", 1000 * i + 100, 800) for i in range(5)]
+SETUP_RUNS = [work(1000 * i + 110, 700, 10 + i, hlo_module=f"jit_setup_{i}") for i in range(5)]
 
 
-def test_a_loop_on_another_device_than_what_sets_it_up_is_found() -> None:
-    calls = [call("zeros", 0, 50), *(call("step", 1000 * i, 50) for i in range(1, STEPS + 1))]
-    runs = [work(10, 20, 99, hlo_module="jit_zeros", device_ordinal=0)]
-    runs += [work(1000 * i + 100, 300, i, device_ordinal=1) for i in range(1, STEPS + 1)]
+@pytest.mark.parametrize(
+    ("calls", "device", "name", "lengths_s"),
+    [
+        # One took long to compile, and another one repeats.
+        (
+            [*times("init", 3, 30_000, 30_000), *times("step", STEPS, 1000, at_us=100_000)],
+            [work(90_050, 10, 100, hlo_module="jit_init"), *runs(STEPS, 1000, 100, at_us=100_050)],
+            "jit_step",
+            (0.001,) * 4,
+        ),
+        # The loop runs ahead of the device.
+        (times("step", STEPS, 10, 5), runs(STEPS, 1000, 1000, at_us=100), "jit_step", (0.001,) * 4),
+        # After the first step, which compiles, the host calls many at once, of which the device begins a few, or one.
+        (QUEUE_OF_13, [work(3000, 100, 0), *runs(4, 340, 340, at_us=3102, first=1)], "jit_step", (0.00034,) * 3),
+        (QUEUE_OF_13, [work(3000, 5000, 0)], "", (0.008,)),
+        # On another device than what sets it up.
+        (
+            [call("zeros", 0, 50), *times("step", STEPS, 1000, at_us=1000)],
+            [
+                *runs(1, 1, 20, at_us=10, module="jit_zeros", first=99),
+                *runs(STEPS, 1000, 300, at_us=1100, first=1, device=1),
+            ],
+            "jit_step",
+            (0.001,) * 4,
+        ),
+        # jnp.zeros, four times between imports and data, and then one long fit.
+        (
+            [*times("zeros", 4, 10_000), call("fit", 31_000, 60_000)],
+            [*runs(4, 10_000, 2, at_us=10, module="jit_zeros"), work(31_100, 59_000, 9)],
+            "",
+            None,
+        ),
+        # Other programs work between the calls.
+        (
+            sorted([*times("zeros", 5, 1000), *SETUP], key=lambda one: one.start),
+            [*runs(5, 1000, 2, at_us=10, module="jit_zeros"), *SETUP_RUNS],
+            "",
+            None,
+        ),
+        (times("step", 2, 1000, 100), runs(2, 1000, 300, at_us=100, first=1), "", (0.0014,)),
+    ],
+    ids=["compiles", "ahead", "queue", "queue of one", "device", "set-up", "others work", "two"],
+)
+def test_steps_are_those_of_the_program_whose_work_repeats(
+    calls: list[Event], device: list[Event], name: str, lengths_s: tuple[float, ...] | None
+) -> None:
+    found = split_of(read(calls, device))
 
-    found = split_of(read(calls, runs))
-
-    assert (found.name, found.lengths_s) == ("jit_step", pytest.approx((0.001,) * 4))
-
-
-def test_what_sets_a_program_up_is_no_step_however_often_it_is_called() -> None:
-    """jnp.zeros, four times between imports and data, and then one long fit."""
-    calls = [*(call("zeros", 10_000 * i, 50) for i in range(4)), call("fit", 31_000, 60_000)]
-    runs = [*(work(10_000 * i + 10, 2, i, hlo_module="jit_zeros") for i in range(4)), work(31_100, 59_000, 9)]
-
-    found = split_of(read(calls, runs))
-
-    assert (found.mark, found.name) == ("none", "")
-
-
-def test_calls_between_which_other_programs_work_are_no_steps_of_a_loop() -> None:
-    calls = [call("zeros", 1000 * i, 50) for i in range(5)]
-    between = [call(f"setup_{i}", 1000 * i + 100, 800) for i in range(5)]
-    runs = [work(1000 * i + 10, 2, i, hlo_module="jit_zeros") for i in range(5)]
-    runs += [work(1000 * i + 110, 700, 10 + i, hlo_module=f"jit_setup_{i}") for i in range(5)]
-
-    assert split_of(read(sorted([*calls, *between], key=lambda one: one.start), runs)).mark == "none"
+    assert (found.mark, found.name) == ("program" if name else "none", name)
+    assert lengths_s is None or found.lengths_s == pytest.approx(lengths_s)
+    assert read([Event("anything", 0, 100)], []).split is None, "no program at all"
 
 
 def test_a_loop_whose_evaluations_take_longer_than_its_steps_is_one() -> None:
@@ -266,28 +271,12 @@ def test_a_loop_whose_evaluations_take_longer_than_its_steps_is_one() -> None:
     assert (found.name, found.lengths_s) == ("jit_step", pytest.approx((0.002,) * 4))
 
 
-def test_two_calls_are_no_step_whose_length_could_be_told() -> None:
-    found = split_of(read([call("step", 0, 100), call("step", 1000, 100)], [work(100, 300, 1), work(1100, 300, 2)]))
-
-    assert (found.mark, found.lengths_s) == ("none", pytest.approx((0.0014,)))
-
-
-def test_the_events_of_a_step_are_counted_on_all_threads() -> None:
-    calls = [call("step", 1000 * i, 50) for i in range(STEPS)]
-
-    assert split_of(read(calls, [work(1000 * i + 100, 300, i) for i in range(STEPS)])).events_per_step == 2
-
-
 def test_where_nothing_repeats_the_recording_is_split() -> None:
     found = split_of(read([call("step", 0, 100), call("other", 100, 100)], [work(100, 300, 1), work(500, 100, 2)]))
 
     assert (found.mark, found.name, found.first, found.slowest) == ("none", "", None, None)
     assert found.lengths_s == pytest.approx((0.0006,))
     assert parts(found) == {"device": 400, "dispatch": 100, "unseen": 100}
-
-
-def test_a_trace_without_any_program_has_no_split() -> None:
-    assert read([Event("anything", 0, 100)], []).split is None
 
 
 def test_of_a_recording_between_two_calls_the_samples_say_what_python_does() -> None:

@@ -40,28 +40,28 @@ def remark(p: Profile, code: str) -> str:
     return next(one.message for one in p.remarks if one.code == code)
 
 
-def test_what_runs_inside_a_loop_is_not_counted_twice() -> None:
-    p = cpu(
-        [op("while.1", 0, 10 * US), op("dot.2", 1 * US, 4 * US), op("dot.2", 6 * US, 3 * US), op("sin.3", 10 * US, US)]
-    )
+@pytest.mark.parametrize(
+    ("lines", "own_us", "busy_us"),
+    [
+        (
+            [[op("while", 0, 10 * US), op("dot", US, 4 * US), op("dot", 6 * US, 3 * US), op("sin", 10 * US, US)]],
+            {"dot": 7, "while": 3, "sin": 1},
+            11,
+        ),
+        ([[op("dot", 0, 10 * US)], [op("sin", 2 * US, 4 * US)]], {"dot": 10, "sin": 4}, 10),
+        ([[op("dot", 0, 2 * US, _p=77)], [Event("end: dot", 9 * US, 100, {"_c": 77})]], {"dot": 9}, 9),
+    ],
+    ids=["inside a loop", "on two threads", "handed to other threads"],
+)
+def test_each_moment_of_a_thread_counts_once(
+    lines: list[list[Event]], own_us: dict[str, float], busy_us: float
+) -> None:
+    p = cpu(*lines)
 
-    assert self_us(p) == {"dot.2": 7, "while.1": 3, "sin.3": 1}
-    assert [(one.name, one.calls, one.total_s) for one in p.ops][1] == ("while.1", 1, 10e-6)
+    assert self_us(p) == own_us
     assert sum(one.share for one in p.ops) == pytest.approx(1)
-
-
-def test_threads_do_not_hide_one_another() -> None:
-    p = cpu([op("dot.1", 0, 10 * US)], [op("sin.2", 2 * US, 4 * US)])
-
-    assert self_us(p) == {"dot.1": 10, "sin.2": 4}
-    assert p.devices[0].busy_s == pytest.approx(10e-6)
-
-
-def test_an_operation_that_was_handed_to_other_threads_ends_with_its_marker() -> None:
-    p = cpu([op("dot.1", 0, 2 * US, _p=77)], [Event("end: dot.1", 9 * US, 100, {"_c": 77})])
-
-    assert self_us(p) == {"dot.1": 9}
-    assert p.runs[0].device_s == pytest.approx(9e-6)
+    assert p.devices[0].busy_s == pytest.approx(busy_us * 1e-6)
+    assert p.compile_s is None, "nothing compiled is not zero seconds"
 
 
 def test_an_operation_without_its_end_is_said_to_be_longer() -> None:
@@ -84,24 +84,15 @@ def test_a_device_is_idle_between_operations_and_gaps_name_their_neighbours() ->
     assert device.gaps[0].length_s == pytest.approx(3e-6)
 
 
-def test_each_run_has_its_own_device_time() -> None:
-    p = cpu([op("a", 0, 2 * US), op("b", 3 * US, US), op("a", 10 * US, 5 * US, run_id=2)], [op("c", US, 2 * US)])
+def test_each_run_has_its_own_device_time_and_programs_of_one_name_stay_apart() -> None:
+    step = Event("train", 0, 9 * US, {"step_num": 4, "_r": 1})
+    first = [step, op("a", 0, 2 * US), op("b", 3 * US, US), op("a", 10 * US, 5 * US, run_id=2, program_id=9)]
+
+    p = cpu(first, [op("c", US, 2 * US)])
 
     assert [(run.run_id, run.module) for run in p.runs] == [(1, "jit_f"), (2, "jit_f")]
     assert [run.device_s for run in p.runs] == pytest.approx([4e-6, 5e-6])
-
-
-def test_two_programs_of_one_name_stay_apart() -> None:
-    p = cpu([op("dot.1", 0, 2 * US), op("dot.1", 5 * US, 3 * US, program_id=9)])
-
-    assert sorted(one.self_s for one in p.ops) == pytest.approx([2e-6, 3e-6])
-
-
-def test_steps_come_from_annotations() -> None:
-    step = Event("train", 0, 9 * US, {"step_num": 4, "_r": 1})
-
-    p = cpu([step, op("a", US, US)])
-
+    assert sorted(one.self_s for one in p.ops if one.name == "a") == pytest.approx([2e-6, 5e-6])
     assert [(one.name, one.number, one.length_s) for one in p.steps] == [("train", 4, pytest.approx(9e-6))]
 
 
@@ -122,10 +113,6 @@ def test_the_compiler_is_counted_by_pass() -> None:
         "fusion": (1, 4),
         "dce": (2, 2),
     }
-
-
-def test_nothing_compiled_is_not_zero_seconds() -> None:
-    assert cpu([op("a", 0, US)]).compile_s is None
 
 
 def test_streams_of_a_gpu_are_read() -> None:
@@ -185,17 +172,18 @@ def test_a_gpu_that_gave_no_plane_at_all_is_told_from_a_cpu() -> None:
     assert "no plane of a device" in remark(p, "no-operations")
 
 
-def test_dropped_events_are_an_error_beside_the_table() -> None:
-    p = profile_of(space(plane("/host:CPU", {"a": [op("a", 0, 1)]}), warnings=["Dropped 12 activity records"]))
+@pytest.mark.parametrize(
+    ("end", "code", "text"),
+    [
+        ({"warnings": ["Dropped 12 activity records"]}, "events-dropped", "Dropped 12"),
+        ({"host": ""}, "maybe-cut", "perhaps it was cut"),
+    ],
+)
+def test_a_trace_that_lost_something_is_said_to_have(end: dict[str, Any], code: str, text: str) -> None:
+    p = profile_of(space(plane("/host:CPU", {"a": [op("a", 0, 1)]}), **end))
 
-    assert p.is_truncated
-    assert "Dropped 12" in remark(p, "events-dropped")
-
-
-def test_a_trace_without_its_end_is_said_to_be_cut() -> None:
-    p = profile_of(space(plane("/host:CPU", {"a": [op("a", 0, 1)]}), host=""))
-
-    assert "perhaps it was cut" in remark(p, "maybe-cut")
+    assert text in remark(p, code)
+    assert p.is_truncated == (code == "events-dropped")
 
 
 intervals = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=12).map(sorted)
@@ -231,25 +219,41 @@ def module(*instructions: tuple[str, str, list[int]], body: tuple[str, ...] = ()
     return block(1, block(2, "/host:metadata") + block(4, number(1, 1) + block(2, event)) + keys)
 
 
-def test_a_body_that_runs_on_another_thread_is_inside_its_loop_and_a_neighbour_is_not() -> None:
-    program = module(("while.1", "while", [7]), ("sort.3", "sort", []), body=("dot.2",))
-    first = [op("while.1", 0, US, _p=5)]
-    second = [op("dot.2", 2 * US, 4 * US), op("sort.3", 7 * US, 2 * US), Event("end: while.1", 10 * US, 1, {"_c": 5})]
-
-    p = profile_of(space(program, plane("/host:CPU", {"a": first, "b": second})))
-
-    assert self_us(p) == {"while.1": 6, "dot.2": 4, "sort.3": 2}
-    assert {one.name: one.total_s for one in p.ops}["while.1"] == pytest.approx(10e-6)
-    assert {one.name: one.scope for one in p.ops}["dot.2"] == "jit(f)/dot.2"
+LOOP = ("while", "while", [7])
+END_OF_5 = Event("end: while", 10 * US, 1, {"_c": 5})
 
 
-def test_two_at_once_inside_a_loop_are_taken_off_it_once() -> None:
-    program = module(("while.1", "while", [7]), body=("dot.2", "dot.3"))
-    lines = {"a": [op("while.1", 0, 10 * US), op("dot.2", US, 4 * US)], "b": [op("dot.3", 3 * US, 4 * US)]}
-
+@pytest.mark.parametrize(
+    ("program", "lines", "own_us"),
+    [
+        (
+            module(LOOP, ("sort", "sort", []), body=("dot",)),
+            {
+                "a": [op("while", 0, US, _p=5)],
+                "b": [
+                    op("dot", 2 * US, 4 * US),
+                    op("sort", 7 * US, 2 * US),
+                    Event("end: while", 10 * US, 1, {"_c": 5}),
+                ],
+            },
+            {"while": 6, "dot": 4, "sort": 2},
+        ),
+        (
+            module(LOOP, body=("dot", "sin")),
+            {"a": [op("while", 0, 10 * US), op("dot", US, 4 * US)], "b": [op("sin", 3 * US, 4 * US)]},
+            {"while": 4, "dot": 4, "sin": 4},
+        ),
+    ],
+    ids=["a body on another thread, and a neighbour", "two at once are taken off it once"],
+)
+def test_what_is_inside_a_loop_is_known_from_the_program(
+    program: bytes, lines: dict[str, list[Event]], own_us: dict[str, float]
+) -> None:
     p = profile_of(space(program, plane("/host:CPU", lines)))
 
-    assert self_us(p) == {"while.1": 4, "dot.2": 4, "dot.3": 4}
+    assert self_us(p) == own_us
+    assert {one.name: one.total_s for one in p.ops}["while"] == pytest.approx(10e-6)
+    assert {one.name: one.scope for one in p.ops}["dot"] == "jit(f)/dot"
 
 
 def test_a_program_that_cannot_be_read_costs_only_the_scopes() -> None:
@@ -288,21 +292,14 @@ def of_scope(p: Profile, scope: str) -> list[Op]:
     return [op for op in p.ops if op.named_scope == scope]
 
 
-def test_a_product_in_a_loop_is_counted_as_often_as_it_ran(profiled: Profile) -> None:
-    products = of_scope(profiled, "product")
+def test_what_a_loop_does_is_counted_as_often_as_it_ran_and_the_loop_itself_has_no_work(profiled: Profile) -> None:
+    products, elementwise = of_scope(profiled, "product"), of_scope(profiled, "activation")
+    (loop,) = [op for op in profiled.ops if op.category == "while"]
 
     assert sum(op.flops or 0 for op in products) == 2 * N**3 * LAYERS * RUNS
     assert sum(op.calls for op in products) == LAYERS * RUNS
-
-
-def test_an_elementwise_operation_is_one_for_each_element(profiled: Profile) -> None:
-    assert sum(op.flops or 0 for op in of_scope(profiled, "activation")) == N * N * LAYERS * RUNS
-    assert sum(op.bytes_accessed or 0 for op in of_scope(profiled, "activation")) >= 2 * 4 * N * N * LAYERS * RUNS
-
-
-def test_a_loop_whose_insides_are_in_the_trace_has_no_work_of_its_own(profiled: Profile) -> None:
-    (loop,) = [op for op in profiled.ops if op.category == "while"]
-
+    assert sum(op.flops or 0 for op in elementwise) == N * N * LAYERS * RUNS
+    assert sum(op.bytes_accessed or 0 for op in elementwise) >= 2 * 4 * N * N * LAYERS * RUNS
     assert (loop.flops, loop.bytes_accessed) == (0, 0)
 
 
@@ -325,9 +322,6 @@ def test_where_the_program_cannot_be_read_nothing_is_counted(
     found = benchax.profile(network, jnp.ones((LAYERS, N, N)), jnp.ones((N, N)), runs=1)
 
     assert {op.flops for op in found.ops} == {None}
-
-
-def test_a_program_that_is_no_message_is_not_counted() -> None:
     assert trace.work_of_calls(CompiledModule("jit_f", {}, {}, b"not protobuf"), ["dot.1"]) == {}
 
 

@@ -169,7 +169,7 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
         NotAvailable: it could not be installed; gives the reason.
     """
     check_version(version)
-    directory = (folder or _folder()) / _name(version)
+    directory = (folder or Path(platformdirs.user_cache_dir("benchax")) / "environments") / _name(version)
     python = directory / "bin" / "python"
     # Whoever makes the same environment goes first.
     with hold_lock(directory.with_name(f"{directory.name}.lock")):
@@ -212,10 +212,6 @@ def list_versions() -> list[str]:
 def version_key(version: str) -> tuple[int, ...]:
     """Sorts releases from old to new."""
     return tuple(map(int, version.split(".")))
-
-
-def _folder() -> Path:
-    return Path(platformdirs.user_cache_dir("benchax")) / "environments"
 
 
 def _name(version: str) -> str:

@@ -504,7 +504,8 @@ def role(program: CompiledModule, one: ModuleInstruction) -> Role:
     if half == "start" and (kind in OPCODES or _holds_collective(program, one)):
         return Role("start", one.name)
     if half in ("done", "update"):
-        before = program.instructions.get(_first_operand(one))
+        operand = one.hlo.partition(f" {one.opcode}(%")[2].partition(")")[0].partition(",")[0]
+        before = program.instructions.get(operand)
         begun = role(program, before) if before else Role("none")
         if begun.start or kind in OPCODES:
             return Role("done" if half == "done" else "whole", begun.start)
@@ -513,10 +514,6 @@ def role(program: CompiledModule, one: ModuleInstruction) -> Role:
 
 def _holds_collective(program: CompiledModule, one: ModuleInstruction) -> bool:
     return any(program.instructions[name].opcode in OPCODES for name in program.inside(one))
-
-
-def _first_operand(one: ModuleInstruction) -> str:
-    return one.hlo.partition(f" {one.opcode}(%")[2].partition(")")[0].partition(",")[0]
 
 
 def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], str]) -> tuple[Ints, Flags]:

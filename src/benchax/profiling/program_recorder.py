@@ -42,7 +42,7 @@ from benchax.profiling.host_thread import COMPILED, read_compile_marks, read_hos
 from benchax.profiling.memory import INTERVAL_S
 from benchax.profiling.operations import KEEP, PS, TPU_RUNS, Operations, on_busiest_device, operations, runs_by_device
 from benchax.profiling.session import Session, preflight, session
-from benchax.profiling.stack_sampler import StackSampler, describe_stack
+from benchax.profiling.stack_sampler import StackSampler, annotate, describe_stack
 from benchax.profiling.step_split import busiest_programs, find_steps
 from benchax.repeating import LEAST_CALLS
 from benchax.results.profile import MANY_EVENTS_PER_S, Run
@@ -213,12 +213,6 @@ RunTimes = dict[int, float]
 """The number of each run of a program in one recording → when it began, on `perf_counter_ns`."""
 
 
-def mark_clock() -> None:
-    """Leaves the time in the trace that is being recorded."""
-    with jax.profiler.TraceAnnotation(f"{CLOCK}{perf_counter_ns()}"):
-        pass
-
-
 def measure_plain_pace(
     program: str, step_s: float, record: Callable[[float], bytes], wait: Callable[[float], None]
 ) -> float:
@@ -227,7 +221,7 @@ def measure_plain_pace(
     Args:
         program: its name, such as jit_step.
         step_s: the time between its runs during a recording.
-        record: records for the given seconds, with `mark_clock`, and returns the trace.
+        record: records for the given seconds, with the time behind `CLOCK`, and returns the trace.
         wait: waits for the given seconds.
 
     Raises:
@@ -437,7 +431,7 @@ class Recorder:
         if self.recording is not None:
             if self.stacks is not None:
                 self.stacks.follow(self.compiling_thread)
-            _annotate(text, elapsed_us, before=0)
+            annotate(text, elapsed_us=elapsed_us, before=0)
         elif len(self.earlier_marks) < MOST_MARKS:
             self.earlier_marks.append((text, elapsed_us))
 
@@ -472,7 +466,7 @@ class Recorder:
         self.growth.begin()
         if self.wish.samples_stack:
             for text, elapsed_us in self.earlier_marks:
-                _annotate(text, elapsed_us, before=1)
+                annotate(text, elapsed_us=elapsed_us, before=1)
             self.stacks = StackSampler()
             self.stacks.follow(self.compiling_thread)
             self.stacks.start()
@@ -551,7 +545,7 @@ class Recorder:
         manager = session({"enable_hlo_proto": False})
         recorded = self._enter(manager)
         try:
-            mark_clock()
+            annotate(f"{CLOCK}{perf_counter_ns()}")
             self._wait(for_s)
         finally:
             manager.__exit__(*sys.exc_info())
@@ -636,8 +630,3 @@ class Recorder:
         if self.found.stopped_by != "end":
             return "the program began its own trace first"
         return f"the program ended before the {self.wish.start_after_s:g} s had passed after which to begin"
-
-
-def _annotate(text: str, elapsed_us: int, before: int) -> None:
-    with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=before):
-        pass

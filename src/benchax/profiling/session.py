@@ -32,6 +32,7 @@ from benchax.model import Remark
 from benchax.profiling import files
 from benchax.profiling.host_thread import MACHINE
 from benchax.profiling.memory import Sampler
+from benchax.profiling.stack_sampler import annotate
 from benchax.results.profile import Timeline
 from benchax.units import size
 
@@ -234,7 +235,9 @@ def session(
         began = time.perf_counter_ns()
         _start(place, _profile_options(options, recording))
         recording.start_s = (time.perf_counter_ns() - began) / 1e9
-        mark_machine()
+        # An exception is harmless: then nothing is told that needs the mark.
+        with contextlib.suppress(Exception):
+            annotate(MACHINE + fingerprint())
         sampler = None if memory_s is None else Sampler(memory_s).start()
         try:
             try:
@@ -360,10 +363,3 @@ def _write_live_memory(run: Path, recording: Session) -> None:
         (run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
     except Exception as error:  # the trace is worth more than this file
         recording.remarks.append(f"the memory profile could not be taken: {error}")
-
-
-def mark_machine() -> None:
-    """Leaves the fingerprint of this process in the trace that is being recorded; nothing where it cannot be had."""
-    # An exception is harmless: then nothing is told that needs the mark.
-    with contextlib.suppress(Exception), jax.profiler.TraceAnnotation(MACHINE + fingerprint()):
-        pass

@@ -22,6 +22,13 @@ import jax
 from benchax.profiling.host_thread import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.source_files import is_generated, owner_of
 
+
+def annotate(name: str, **stats: Any) -> None:
+    """Leaves an event in the trace that is being recorded."""
+    with jax.profiler.TraceAnnotation(name, **stats):
+        pass
+
+
 INTERVAL_S = 0.005
 MOST_SHARE = 0.003
 """The default share of the time that samples can take. On a busy machine the program loses about twice as much again:
@@ -114,13 +121,11 @@ class StackSampler(PacedSampler):
         stats: dict[str, Any] = {"late_us": max(0, int(late_s * 1e6))}
         with contextlib.suppress(AttributeError, OSError):  # no such clock on this system, or the thread has ended
             stats |= self._processor_time()
-        with jax.profiler.TraceAnnotation(SAMPLE + describe_stack(frame), **stats):
-            pass
+        annotate(SAMPLE + describe_stack(frame), **stats)
 
     def finish(self) -> None:
         used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
-        with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
-            pass
+        annotate(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us)
 
     def _processor_time(self) -> dict[str, int]:
         """Returns the thread's processor time since the last sample, and the time since that sample."""

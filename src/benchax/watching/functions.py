@@ -9,6 +9,7 @@ import re
 import threading
 import weakref
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -69,8 +70,8 @@ class WatchedFunctions:
         self._from_start = from_start
         self._loops: dict[FunctionLocation, Signature] = {}
         self._histories: dict[object, _History] = {}
-        self._objects: dict[FunctionLocation, int] = {}
-        self._unseen_programs: dict[FunctionLocation, int] = {}
+        self._objects = Counter[FunctionLocation]()
+        self._unseen_programs = Counter[FunctionLocation]()
 
     def meet(self, call: JaxCall, name: str) -> _History:
         """Asks JAX what it knows of this function already, once. To be called before it is traced."""
@@ -87,10 +88,13 @@ class WatchedFunctions:
     ) -> tuple[Reason, ...]:
         """Why a program is compiled for this call; remembers the call."""
         history = self.meet(call, place.name)
-        self._objects[place] = self._objects.get(place, 0) + (not history.is_met)
+        self._objects[place] += not history.is_met
         history.is_met = True
         if now is None:
-            return (self._unseen(place),)
+            self._unseen_programs[place] += 1
+            if self._unseen_programs[place] == 1:
+                return (Reason("first call", "first program of this name"),)
+            return (Reason("unknown", "not known why: its call cannot be seen in this JAX"),)
         if is_control_flow(call.fun):
             before = self._loops.get(place)
             self._loops[place] = now
@@ -117,12 +121,6 @@ class WatchedFunctions:
         if now.transformation and not was_traced:
             return [s for s in before if reasons.are_apart(now, s)]
         return before
-
-    def _unseen(self, place: FunctionLocation) -> Reason:
-        self._unseen_programs[place] = self._unseen_programs.get(place, 0) + 1
-        if self._unseen_programs[place] == 1:
-            return Reason("first call", "first program of this name")
-        return Reason("unknown", "not known why: its call cannot be seen in this JAX")
 
 
 def _first(history: _History, now: Signature, *, was_traced: bool) -> Reason:

@@ -53,6 +53,10 @@ Hearer = Callable[[Any, Sequence[Any]], None]
 ResultHearer = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
+_Call = tuple[Any, Sequence[Any]]
+"""A function, and its arguments flat."""
+
+
 class _Watcher(NamedTuple):
     """The functions of one block."""
 
@@ -182,16 +186,26 @@ def _tell(direction: Direction, where: str | None, what: str, by: str, size: int
             watcher.hear_transfer(transfer)
 
 
-def _call_begins(fun: Any, args_flat: Sequence[Any]) -> None:
-    for watcher in tuple(_watchers):
-        if watcher.hear:
-            watcher.hear(fun, args_flat)
+def _observe(run: Callable[[], Any], begin: Callable[[], _Call | None], results: Callable[[Any], Sequence[Any]]) -> Any:
+    """The result of a call. Those who hear are told of it before it runs, and when it has been started.
 
-
-def _call_began(fun: Any, args_flat: Sequence[Any], results: Sequence[Any]) -> None:
-    for watcher in tuple(_watchers):
-        if watcher.hear_result:
-            watcher.hear_result(fun, args_flat, results)
+    Args:
+        begin: looks at the call before it runs. None: it is of no function that is known.
+        results: the results of the call, flat.
+    """
+    call: _Call | None = None
+    with _looking():
+        if core.trace_state_clean():  # inside a trace arguments become constants of the program
+            call = begin()
+        for watcher in tuple(_watchers):
+            if watcher.hear and call:
+                watcher.hear(*call)
+    found = run()
+    with _looking():
+        for watcher in tuple(_watchers):
+            if watcher.hear_result and call:
+                watcher.hear_result(*call, results(found))
+    return found
 
 
 # ---- inside JAX -------------------------------------------------------------------------------------------------
@@ -223,17 +237,11 @@ def _off_the_fast_path() -> None:
         _is_watched = config.config_ext.Config("benchax_watches_transfers", None, include_in_jit_key=True)
 
     def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
-        global _called
-        with _looking():
-            if core.trace_state_clean():  # inside a trace they become constants of the program
-                _called = next(_calls)
-                _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
-                _call_begins(fun, args_flat)
-        found = run(p, args_flat, fun, *rest)
-        with _looking():
-            if core.trace_state_clean():
-                _call_began(fun, args_flat, found[1])
-        return found
+        def begin() -> _Call:
+            _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
+            return fun, args_flat
+
+        return _observe(lambda: run(p, args_flat, fun, *rest), begin, lambda found: found[1])
 
     _replace(pjit, "_run_python_pjit", call_and_record)
     _inside_transformations()
@@ -252,16 +260,7 @@ def _inside_transformations() -> None:
     run: Callable[..., Any] = primitive.impl
 
     def run_and_record(*args: Any, **params: Any) -> Any:
-        fun = None
-        with _looking():
-            if core.trace_state_clean():
-                fun = _batched_call(params)
-                _call_begins(fun, args)
-        found = run(*args, **params)
-        with _looking():
-            if fun is not None:
-                _call_began(fun, args, found)
-        return found
+        return _observe(lambda: run(*args, **params), lambda: (_batched_call(params), args), lambda found: found)
 
     primitive.def_impl(run_and_record)
     _undo.callback(primitive.def_impl, run)
@@ -284,24 +283,20 @@ def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
 
     # `frames.py` knows this function and its arguments by their names.
     def call_compiled(compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
-        global _called
-        fun, args_flat = None, []
-        with _looking():
+        def begin() -> _Call | None:
             fun, args_flat = function_of(compiled), jax.tree.leaves((args, kwargs))
-            _called = next(_calls)
             _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
-            if fun is not None:
-                _call_begins(fun, args_flat)
-        found = call(compiled, *args, **kwargs)
-        with _looking():
-            if fun is not None:
-                _call_began(fun, args_flat, jax.tree.leaves(found))
-        return found
+            return None if fun is None else (fun, args_flat)
+
+        return _observe(lambda: call(compiled, *args, **kwargs), begin, jax.tree.leaves)
 
     return call_compiled
 
 
 def _arguments(args_flat: Any, by: str) -> None:
+    """A call begins: tells of those arguments that are moved."""
+    global _called
+    _called = next(_calls)
     of_host = [value for value in args_flat if not isinstance(value, jax.Array)]
     if not of_host:
         return

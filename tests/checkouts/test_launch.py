@@ -1,4 +1,4 @@
-"""Environments with another JAX: made once, made anew where half-made, and errors in words."""
+"""Processes of another version: where they look for modules; and environments with another JAX, made once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchax.checkouts import launch as environments
-from benchax.checkouts.launch import MARK, Launch, Selection, check_version, ensure_environment
+from benchax.checkouts import launch
+from benchax.checkouts.launch import MARK, Launch, Selection, check_version, clean_environ, ensure_environment
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.model import Version
 from benchax.paired_runs.partners import Service, start_partners
@@ -57,12 +57,9 @@ def made(log: Path) -> int:
 
 
 @pytest.mark.parametrize("version", ["", "latest", "--index-url=x", "0.9.2 jaxlib", "0.9.2;", "v0.9.2", "../x"])
-def test_what_is_no_version_is_refused(version: str) -> None:
+def test_what_is_no_version_that_benchax_runs_with_is_refused(version: str) -> None:
     with pytest.raises(UsageError, match="is no version of JAX"):
         check_version(version)
-
-
-def test_a_jax_that_benchax_does_not_run_with_is_refused() -> None:
     with pytest.raises(UsageError, match=r"0\.4\.30\nexpected 0\.6 or newer"):
         check_version("0.4.30")
 
@@ -128,10 +125,10 @@ def test_two_at_once_make_one_environment(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_another_python_has_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = environments._name(OLD)
+    mine = launch._name(OLD)
     monkeypatch.setattr(sys, "base_prefix", "/elsewhere")
 
-    assert environments._name(OLD) != mine
+    assert launch._name(OLD) != mine
 
 
 @pytest.mark.slow
@@ -162,10 +159,40 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
 
 
 def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
-    launch = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
+    other = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
 
-    with start_partners([launch], Selection(("jax.numpy:sin", "f32[8]")), None) as (one,):
+    with start_partners([other], Selection(("jax.numpy:sin", "f32[8]")), None) as (one,):
         listing = one.listing()
 
     assert listing.refused is not None
     assert "jax 0.9.1 was asked for" in str(listing.refused)
+
+
+# ---- processes --------------------------------------------------------------------------------------------------
+
+
+def test_modules_are_looked_for_before_among_its_own_and_behind(tmp_path: Path) -> None:
+    for name, modules in {"before": ("mine",), "behind": ("mine", "rest")}.items():
+        (tmp_path / name).mkdir()
+        for module in modules:
+            (tmp_path / name / f"{module}.py").write_text(f"WHERE = {name!r}\n")
+    there = Launch(Version("x"), before=(str(tmp_path / "before"),), behind=(str(tmp_path / "behind"),))
+
+    command = there.command("import mine, rest; print(mine.WHERE, rest.WHERE, argument)", ["a", 1])
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "before behind ['a', 1]\n"
+
+
+def test_packages_of_this_program_do_not_reach_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+
+    assert "PYTHONPATH" not in clean_environ()
+    assert Launch(Version("x")).python == sys.executable
+
+
+def test_a_selection_is_what_the_command_line_says() -> None:
+    chosen = Selection(("a.py",), "fast", ("n=1,2", "m=3"))
+
+    assert chosen.words(["b.py"]) == ["-k", "fast", "-p", "n=1,2", "-p", "m=3", "--", "b.py"]
+    assert Selection().words(["."]) == ["--", "."]
