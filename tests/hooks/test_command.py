@@ -136,11 +136,17 @@ def test_any_text_reaches_the_program_and_comes_back(programs: Programs, word: s
     assert report.result["settings"] == {"value": value}
 
 
-def test_a_program_without_jax_is_said_to_have_none(programs: Programs) -> None:
-    ended = programs.python("import json")
+def test_a_program_without_jax_without_python_or_without_benchax_is_said_to_have_none(programs: Programs) -> None:
+    ended, no_python = programs.python("import json"), programs.run("true")
+    elsewhere = programs.python("import jax", hook="benchax_of_another_place.watch:begin")
 
     assert ended.reports == ()
     assert ended.remarks == (f"jax was never imported by {shlex.quote(sys.executable)} program.py",)
+    (remark,) = no_python.remarks
+    assert remark.startswith("no Python process of true loaded our hook, because it started no Python")
+    (remark,) = elsewhere.remarks
+    assert f"benchax is not installed in its Python, {sys.executable}" in remark
+    assert elsewhere.exit_code == 0
 
 
 def test_the_first_import_that_succeeds_counts(programs: Programs) -> None:
@@ -166,20 +172,6 @@ def test_a_python_told_not_to_look_is_said_to_be_out_of_reach(programs: Programs
 
     assert ended.reports == ()
     assert f"loaded our hook, because {option} tells Python to ignore PYTHONPATH" in ended.remarks[0]
-
-
-def test_a_program_that_is_no_python_is_said_to_be_none(programs: Programs) -> None:
-    (remark,) = programs.run("true").remarks
-
-    assert remark.startswith("no Python process of true loaded our hook, because it started no Python")
-
-
-def test_a_python_without_benchax_is_named(programs: Programs) -> None:
-    ended = programs.python("import jax", hook="benchax_of_another_place.watch:begin")
-
-    (remark,) = ended.remarks
-    assert f"benchax is not installed in its Python, {sys.executable}" in remark
-    assert ended.exit_code == 0
 
 
 @pytest.mark.parametrize(("hook", "error"), [("fails", "RuntimeError: no luck"), ("fails_late", "ZeroDivisionError")])

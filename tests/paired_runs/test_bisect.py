@@ -112,21 +112,18 @@ def commit(subject: str, steps: int) -> None:
     git(Path.cwd(), "commit", "-q", "-m", subject)
 
 
-def test_commits_are_listed_from_good_to_bad(repository: Path) -> None:
-    found = list_commits("HEAD~2", "main")
-
-    assert [git(Path.cwd(), "show", "-s", "--format=%s", each) for each in found] == ["words", "slower", "more words"]
+def subjects(good: str, bad: str) -> list[str]:
+    return [git(Path.cwd(), "show", "-s", "--format=%s", each) for each in list_commits(good, bad)]
 
 
-def test_only_first_parents_are_listed(repository: Path) -> None:
+def test_commits_are_listed_from_good_to_bad_along_first_parents(repository: Path) -> None:
+    assert subjects("HEAD~2", "main") == ["words", "slower", "more words"]
     git(Path.cwd(), "checkout", "-q", "-b", "side", "HEAD~1")
     commit("beside", 50)
     git(Path.cwd(), "checkout", "-q", "main")
     git(Path.cwd(), "merge", "-q", "-s", "ours", "--no-edit", "side")
 
-    assert [git(Path.cwd(), "show", "-s", "--format=%s", each) for each in list_commits("HEAD~1", "HEAD")][1:] == [
-        "Merge branch 'side'"
-    ]
+    assert subjects("HEAD~1", "HEAD")[1:] == ["Merge branch 'side'"]
 
 
 @pytest.mark.parametrize(("good", "bad"), [("main", "HEAD~1"), ("main", "main"), ("side", "main")])

@@ -125,37 +125,25 @@ def judged(pairs: list[Comparison]) -> Callable[[str], dict[str, Comparison]]:
 
 
 @pytest.mark.serial
-def test_python_code_that_makes_more_work_is_slower(judged) -> None:
-    found = judged("depends")["run"]
+def test_python_code_that_makes_more_work_is_slower_and_outputs_that_differ_are_told(judged) -> None:
+    every = judged("depends")
+    found, pinned = every["run"], hasattr(os, "sched_getaffinity")
 
     assert (found.verdict, found.method, found.processes) == ("slower", "process pairs", 2)
     assert found.confirmed
-    assert found.ratio is not None
-    assert found.ratio > 2
-
-
-@pytest.mark.serial
-def test_compile_times_and_counts_are_compared_too(judged) -> None:
-    found = judged("depends")
-
-    assert set(found) == {"run", "compile", "peak", "constants", "flops"}
-    assert [found["compile"].pairs, found["compile"].processes] == [2, 2]
-
-
-@pytest.mark.serial
-def test_a_result_says_that_one_core_is_all_it_speaks_of(judged) -> None:
-    pinned = hasattr(os, "sched_getaffinity")
-
-    assert (ONE_CORE if pinned else NOT_PINNED) in judged("depends")["run"].remarks
+    assert (found.ratio or 0.0) > 2
+    assert found.signature == "f32[1000]"
+    assert (ONE_CORE if pinned else NOT_PINNED) in found.remarks
+    assert set(every) == {"run", "compile", "peak", "constants", "flops"}
+    assert [every["compile"].pairs, every["compile"].processes] == [2, 2]
+    differs = judged("differs")["run"]
+    assert differs.numerics is not None
+    assert not differs.numerics.agrees
+    assert "outputs-differ" in [remark.code for remark in differs.remarks]
 
 
 @pytest.mark.serial
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no process to a core")
-def test_a_result_says_of_what_inputs_it_speaks(judged) -> None:
-    assert (judged("depends")["run"].signature, judged("differs")["run"].signature) == ("f32[1000]", "f32[8]")
-
-
-@pytest.mark.serial
 @pytest.mark.usefixtures("pairs")
 def test_the_two_of_a_pair_share_one_core(folder: Path) -> None:
     lines = (folder / "cores").read_text().splitlines()
@@ -164,15 +152,6 @@ def test_the_two_of_a_pair_share_one_core(folder: Path) -> None:
     cores = [line.split(maxsplit=1)[1] for line in lines]
     assert cores[0::2] == cores[1::2]
     assert all("," not in core for core in cores)
-
-
-@pytest.mark.serial
-def test_outputs_that_differ_are_told(judged) -> None:
-    found = judged("differs")["run"]
-
-    assert found.numerics is not None
-    assert not found.numerics.agrees
-    assert "outputs-differ" in [remark.code for remark in found.remarks]
 
 
 @pytest.mark.serial
@@ -217,17 +196,6 @@ def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no benchmarks in"):
         compare_launches(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)))
     assert children() == set()
-
-
-def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
-    """Whatever the samples of a single pair say: the luck of two processes would be taken for a change."""
-    launches = sides(tmp_path, old="", new="")
-
-    every = compare_launches(launches, Selection(("jax.numpy:sin", "f32[8]")), max_time_s=0.001)
-    found = [c for c in every if c.metric == "run"]
-
-    assert [(c.verdict, c.pairs > 0) for c in found] == [("unclear", True)]
-    assert "1 pair of processes, and 8 are the least" in found[0].why
 
 
 # ---- an end that comes too early ----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 import jax
 import numpy as np
@@ -47,16 +46,16 @@ def last(judge: Judge, max_time_s: float) -> Sequence[Trial]:
     return list(session.measure_rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
 
 
-def test_a_round_has_two_unchanged_copies_and_two_slower_ones() -> None:
-    trials = last(Judge(), 10.0)
+def test_kernels_take_turns_each_with_two_unchanged_copies_and_two_slower_ones() -> None:
+    judge = Judge()
 
-    said = [(t.planted, t.comparison.verdict, t.comparison.metric) for t in trials]
+    found = list(session.measure_rounds(10.0 * (len(KERNELS) + 1), judge=judge, clock=judge.clock))
+
+    trials = found[-1].trials
+    assert [(len(f.trials), f.elapsed_s) for f in found[:3]] == [(4, 10.0), (8, 20.0), (12, 30.0)]
+    assert found[0].per_verdict_s == 2.5
+    said = [(t.planted, t.comparison.verdict, t.comparison.metric) for t in trials[:4]]
     assert said == [(0.0, "same", "run"), (0.0, "same", "run"), (0.05, "slower", "run"), (0.1, "slower", "run")]
-
-
-def test_kernels_take_turns() -> None:
-    trials = last(Judge(), 10.0 * (len(KERNELS) + 1))
-
     names = [kernel.name for kernel in KERNELS]
     assert [t.kernel for t in trials][::4] == [*names, names[0]]
 
@@ -68,15 +67,6 @@ def test_a_round_is_begun_only_if_it_can_end_in_time_but_one_is_always_made(max_
     last(judge, max_time_s)
 
     assert judge.now_s == 10.0 * rounds
-
-
-def test_each_round_tells_all_that_is_known_by_then() -> None:
-    judge = Judge()
-
-    found = list(islice(session.measure_rounds(1000.0, judge=judge, clock=judge.clock), 3))
-
-    assert [(len(f.trials), f.elapsed_s) for f in found] == [(4, 10.0), (8, 20.0), (12, 30.0)]
-    assert found[0].per_verdict_s == 2.5
 
 
 def test_settings_of_a_project_do_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,33 +223,24 @@ def test_comparisons_that_cannot_be_stored_are_returned_with_the_reason(tmp_path
     assert "the comparisons were not stored: " in str(kept)
 
 
+REF, JAX = benchax.compare_ref, benchax.compare_jax
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: benchax.compare_ref("main", benchmarks="theirs"), r"benchmarks='theirs' cannot be\nexpected .*now, r"),
-        (
-            lambda: benchax.compare_ref("main", process_pairs=True, resolution="1%"),
-            r"resolution='1%' is given with process_pairs=True",
-        ),
-        (
-            lambda: benchax.compare_ref("main", metrics=("run", "peak")),
-            r"metrics=\['peak'\] cannot be\nexpected run, compile",
-        ),
-        (lambda: benchax.compare_ref("main", []), r"paths=\[\] names nothing"),
-        (
-            lambda: benchax.compare_ref("main", timeout_s="soon"),
-            r"option 'timeout_s' in the call cannot be 'soon'",
-        ),
-        (lambda: benchax.compare_ref("main", resolution="0.1%"), r"the resolution '0.1%' cannot be"),
-        (lambda: benchax.compare_ref("main"), r"not a git repository"),
-        (lambda: benchax.compare_jax("0.9.2"), r"versions=\['0.9.2'\] is not enough\nexpected two versions or more"),
-        (lambda: benchax.compare_jax([]), r"versions=\[\] is not enough\nexpected two versions or more"),
-        (lambda: benchax.compare_jax(["0.9.2", ""]), r"is not enough\nexpected two versions or more"),
-        (lambda: benchax.compare_jax(["0.9.2", "new"]), r"'new' is no version of JAX"),
-        (
-            lambda: benchax.compare_jax("0.9.2,0.10.2", max_time_s="soon"),
-            r"option 'max_time_s' in the call cannot be 'soon'",
-        ),
+        (lambda: REF("main", benchmarks="theirs"), r"benchmarks='theirs' cannot be\nexpected .*now, r"),
+        (lambda: REF("main", process_pairs=True, resolution="1%"), "resolution='1%' is given with process_pairs=True"),
+        (lambda: REF("main", metrics=("run", "peak")), r"metrics=\['peak'\] cannot be\nexpected run, compile"),
+        (lambda: REF("main", []), r"paths=\[\] names nothing"),
+        (lambda: REF("main", timeout_s="soon"), "option 'timeout_s' in the call cannot be 'soon'"),
+        (lambda: REF("main", resolution="0.1%"), "the resolution '0.1%' cannot be"),
+        (lambda: REF("main"), "not a git repository"),
+        (lambda: JAX("0.9.2"), r"versions=\['0.9.2'\] is not enough\nexpected two versions or more"),
+        (lambda: JAX([]), r"versions=\[\] is not enough\nexpected two versions or more"),
+        (lambda: JAX(["0.9.2", ""]), r"is not enough\nexpected two versions or more"),
+        (lambda: JAX(["0.9.2", "new"]), "'new' is no version of JAX"),
+        (lambda: JAX("0.9.2,0.10.2", max_time_s="soon"), "option 'max_time_s' in the call cannot be 'soon'"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_built(project: Path, call: Any, text: str) -> None:

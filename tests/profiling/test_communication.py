@@ -71,35 +71,31 @@ def told_us(p: Profile) -> tuple[float | None, float | None]:
     return tuple(None if s is None else round(s * 1e6, 6) for s in (device.communication_s, device.exposed_s))  # type: ignore[return-value]
 
 
-def test_a_collective_is_hidden_where_another_operation_runs_beside_it() -> None:
-    p = cpu([op("all-reduce.2", 0, 10 * US)], [op("dot.1", 4 * US, 3 * US), op("dot.1", 9 * US, 5 * US)])
-
-    assert told_us(p) == (10, 6)
+END_OF_5 = Event("end: dot.1", 3 * US, 1, {"_c": 5})
 
 
-def test_two_collectives_at_once_count_once_and_hide_nothing_of_one_another() -> None:
-    p = cpu([op("all-reduce.2", 0, 10 * US)], [op("all-reduce.2", 4 * US, 8 * US)])
-
-    assert told_us(p) == (12, 12)
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([[op("all-reduce.2", 0, 10 * US)], [op("dot.1", 4 * US, 3 * US), op("dot.1", 9 * US, 5 * US)]], (10, 6)),
+        ([[op("all-reduce.2", 0, 10 * US)], [op("all-reduce.2", 4 * US, 8 * US)]], (12, 12)),
+        ([[op("while.3", 0, 10 * US), op("all-to-all.4", 2 * US, 5 * US), op("sin.7", 7 * US, US)]], (5, 5)),
+        # XLA:CPU makes one machine function of a small loop.
+        ([[op("while.3", 0, 4 * US)], [op("all-reduce.2", 2 * US, 5 * US)]], (5, 3)),
+        ([[op("dot.1", 0, 2 * US, _p=5)], [END_OF_5, op("all-reduce.2", 3 * US, 4 * US)]], (4, 4)),
+    ],
+    ids=["another operation", "another collective", "its loop", "a loop without a body", "ended before"],
+)
+def test_a_collective_is_hidden_by_work_that_runs_beside_it_and_by_nothing_else(
+    lines: list[list[Event]], told: tuple[float, float]
+) -> None:
+    assert told_us(cpu(*lines)) == told
 
 
 def test_each_device_has_its_own() -> None:
     p = cpu([op("all-reduce.2", 0, 4 * US)], [op("dot.1", 0, 4 * US, device_ordinal=1)])
 
     assert [(d.name, d.communication_s) for d in p.devices] == [("cpu:0", pytest.approx(4e-6)), ("cpu:1", 0.0)]
-
-
-def test_the_loop_around_a_collective_does_not_hide_it() -> None:
-    p = cpu([op("while.3", 0, 10 * US), op("all-to-all.4", 2 * US, 5 * US), op("sin.7", 7 * US, US)])
-
-    assert told_us(p) == (5, 5)
-
-
-def test_a_loop_of_whose_body_nothing_is_recorded_is_work() -> None:
-    """XLA:CPU makes one machine function of a small loop."""
-    p = cpu([op("while.3", 0, 4 * US)], [op("all-reduce.2", 2 * US, 5 * US)])
-
-    assert told_us(p) == (5, 3)
 
 
 @pytest.mark.parametrize("opcode", OPCODES)
@@ -181,14 +177,6 @@ def test_what_an_operation_hid_is_not_told_where_its_end_is_told_late() -> None:
     assert "100 % of busy" not in str(p)
     assert "it is not known what ran during the communication" in " ".join(str(p).split())
     assert "exposed-unknown" in codes(p)
-
-
-def test_an_operation_that_ended_late_before_the_communication_leaves_no_doubt() -> None:
-    p = cpu(
-        [op("dot.1", 0, 2 * US, _p=5)], [Event("end: dot.1", 3 * US, 1, {"_c": 5}), op("all-reduce.2", 3 * US, 4 * US)]
-    )
-
-    assert told_us(p) == (4, 4)
 
 
 def test_where_the_trace_does_not_hold_the_program_it_is_not_known() -> None:

@@ -17,17 +17,11 @@ from benchax.profiling.spans import group_rows, number_rows
 ONE = space(plane("/host:CPU", {"pool": [op("dot.1", 10, 5), op("sin.2", 20, 7, run_id=-3), Event("other", 30, 1)]}))
 
 
-def test_events_are_columns() -> None:
+def test_events_and_their_stats_are_columns_that_say_which_events_have_none() -> None:
     (line,) = read(ONE).planes[0].lines
 
     assert [line.names[i] for i in line.name_id.tolist()] == ["dot.1", "sin.2", "other"]
-    assert line.start_ps.tolist() == [10, 20, 30]
-    assert line.duration_ps.tolist() == [5, 7, 1]
-
-
-def test_a_stat_is_a_column_and_says_which_events_have_none() -> None:
-    (line,) = read(ONE).planes[0].lines
-
+    assert (line.start_ps.tolist(), line.duration_ps.tolist()) == ([10, 20, 30], [5, 7, 1])
     names, (runs, has_run) = line.text("hlo_op"), line.number("run_id")
 
     assert [line.texts[i] if i >= 0 else None for i in names] == ["dot.1", "sin.2", None]
@@ -96,17 +90,14 @@ def test_a_trace_that_was_cut_is_an_error_or_shows_that_its_end_is_missing(cut: 
 def test_an_error_says_where() -> None:
     with pytest.raises(FormatError, match=r"longer than what holds it at byte 0\n.*xplane\.pb"):
         read(ONE[:20])
+    with pytest.raises(FormatError, match="0 bytes hold no plane"):
+        read(b"")
 
 
 @pytest.mark.parametrize("stat", [b"\x2a\x7fx", b"\x10\xff", b"\x11\x00", b"\x0b", b"\x00\x01"])
 def test_a_stat_that_does_not_fit_into_its_event_is_refused(stat: bytes) -> None:
     """Too long a text, a number without an end, half a double, an unknown type, a field without a number."""
     assert "at byte" in refused(block(1, block(3, block(4, number(1, 1) + block(4, stat)))))
-
-
-def test_nothing_is_no_trace() -> None:
-    with pytest.raises(FormatError, match="0 bytes hold no plane"):
-        read(b"")
 
 
 @given(st.binary(max_size=200))

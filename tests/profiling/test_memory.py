@@ -91,13 +91,9 @@ def test_a_function_is_read_while_it_runs(is_read: Callable[[], None]) -> None:
 
     arrays = column(p.timeline, "live_arrays")
     assert max(arrays) - min(arrays) >= 8 * MIB
-
-
-def test_nobody_who_does_not_ask_has_a_timeline() -> None:
-    p = benchax.profile(jnp.sin, 1.0, runs=1)
-
-    assert p.timeline is None
-    assert "over time" not in str(p)
+    unread = benchax.profile(jnp.sin, 1.0, runs=1)
+    assert unread.timeline is None
+    assert "over time" not in str(unread)
 
 
 def test_the_readings_are_a_table_of_text_and_counters_of_perfetto(is_read: Callable[[], None], tmp_path: Path) -> None:
@@ -217,15 +213,11 @@ def test_what_is_not_known_survives_the_file(tmp_path: Path) -> None:
     assert files.read_timeline(tmp_path / "memory.csv") == timeline
 
 
+TIMES = "time_s,reading_s"
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a,b\n1,2\n",
-        "time_s,reading_s,other\n0,0,1\n",
-        "time_s,reading_s,resident_bytes\n0.1,0.1\n",
-        "time_s,reading_s\n\x00",
-    ],
+    "text", ["", "a,b\n1,2\n", f"{TIMES},other\n0,0,1\n", f"{TIMES},resident_bytes\n0.1,0.1\n", f"{TIMES}\n\x00"]
 )
 def test_another_file_of_that_name_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "memory.csv").write_text(text)
@@ -305,23 +297,19 @@ def test_a_sampler_reads_lines_at_its_begin_and_its_end() -> None:
     assert column.sizes_bytes[-1] == (column.sizes_bytes[0] or 0) + kept.nbytes
 
 
-def test_a_jax_that_does_not_tell_costs_only_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jax_that_does_not_tell_costs_only_the_lines_and_they_end_where_they_would_take_too_much_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail() -> bytes:
         raise RuntimeError("UNIMPLEMENTED")
 
-    monkeypatch.setattr(memory.jax.profiler, "device_memory_profile", fail)
-
-    timeline = Sampler(interval_s=60).start().stop()
-
-    assert (timeline.lines, timeline.ended_because) == ((), "")
-    assert len(timeline.times_s) == 2
-
-
-def test_lines_end_where_they_would_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_PROFILE_BYTES", 1)
     kept = by_numpy(10)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory.jax.profiler, "device_memory_profile", fail)
+        untold = Sampler(interval_s=60).start().stop()
+    monkeypatch.setattr(memory, "MOST_PROFILE_BYTES", 1)
+    many = Sampler(interval_s=60).start().stop()
 
-    timeline = Sampler(interval_s=60).start().stop()
-
+    assert (untold.lines, untold.ended_because, len(untold.times_s)) == ((), "", 2)
     assert kept.nbytes
-    assert {one.sizes_bytes[1] for one in timeline.lines} == {None}
+    assert {one.sizes_bytes[1] for one in many.lines} == {None}

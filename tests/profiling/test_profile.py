@@ -52,6 +52,16 @@ def test_operations_know_where_they_come_from(kept: Profile) -> None:
     assert any("/first/" in scope for scope in scopes)
 
 
+@tells_runs
+def test_self_times_and_runs_add_up(kept: Profile) -> None:
+    assert len(kept.runs) == len(kept.steps) == 4
+    assert {run.module for run in kept.runs} == {"jit_scoped"}
+    assert sum(op.share for op in kept.ops) == pytest.approx(1)
+    assert kept.devices[0].busy_s <= kept.devices[0].span_s
+    assert kept.compile_s is None, "compiled before the recording"
+    assert kept.recording_cost is None, "too few events to matter"
+
+
 @jax.jit
 def of_small_operations(x: jax.Array) -> jax.Array:
     # XLA:CPU makes one machine function of a loop that sorts nothing, in which nothing is recorded.
@@ -84,24 +94,6 @@ def test_where_the_number_of_calls_is_given_none_is_made_without_the_recording()
     assert "of a call adds to its time was not measured, because all calls were recorded" in " ".join(
         str(found).split()
     )
-
-
-@pytest.mark.slow
-def test_of_few_events_nothing_is_said_about_their_cost() -> None:
-    product = jax.jit(lambda x: x @ x)
-
-    found = benchax.profile(product, jnp.full((2048, 2048), 0.01), runs=3)
-
-    assert found.recording_cost is None
-
-
-@tells_runs
-def test_self_times_and_runs_add_up(kept: Profile) -> None:
-    assert len(kept.runs) == len(kept.steps) == 4
-    assert {run.module for run in kept.runs} == {"jit_scoped"}
-    assert sum(op.share for op in kept.ops) == pytest.approx(1)
-    assert kept.devices[0].busy_s <= kept.devices[0].span_s
-    assert kept.compile_s is None, "compiled before the recording"
 
 
 @pytest.mark.filterwarnings("ignore:builtin type event_stats")  # as an error, it ends Python (jaxlib 0.12.0.1)
@@ -164,10 +156,12 @@ def test_a_block_is_a_profile_when_it_has_ended(x: jax.Array) -> None:
     assert [(one.shape, one.count) for one in p.left_over or ()] == [(kept.shape, 1)]
 
 
-def test_arrays_that_stay_alive_are_listed(x: jax.Array) -> None:
-    held = []
+def test_arrays_that_stay_alive_are_listed_and_progress_is_told_around_the_recording(x: jax.Array) -> None:
+    held, told = [], list[benchax.ProgressEvent]()
 
-    p = benchax.profile(lambda a: held.append(a + 1), x[:3, :5], runs=2)
+    p = benchax.profile(lambda a: held.append(a + 1), x[:3, :5], runs=2, progress=told.append)
+
+    assert [event.doing for event in told] == ["first call", "recording 2 runs", "reading the trace"]
 
     assert [(one.shape, one.dtype, one.count, one.size_bytes) for one in p.left_over or ()] == [
         ((3, 5), "float32", 2, 120)
@@ -175,19 +169,15 @@ def test_arrays_that_stay_alive_are_listed(x: jax.Array) -> None:
     assert (p.live_bytes_after or 0) - (p.live_bytes_before or 0) == 120
 
 
-def test_an_empty_block_is_no_empty_table() -> None:
-    with benchax.profile() as p:
+def test_a_recording_without_operations_is_no_empty_table(x: jax.Array) -> None:
+    with benchax.profile() as nothing:
         pass
+    unseen = benchax.profile(scoped, x, x, runs=1, options={"host_tracer_level": 0})
 
-    assert p.ops == ()
+    assert nothing.ops == ()
     # A thread of an earlier test may still say something: then it is not "nothing at all".
-    assert "no operation of a compiled program is in this trace" in " ".join(str(p).split())
-
-
-def test_the_tracer_of_the_host_switched_off_is_said(x: jax.Array) -> None:
-    p = benchax.profile(scoped, x, x, runs=1, options={"host_tracer_level": 0})
-
-    assert "host_tracer_level=0 records no operation" in str(p)
+    assert "no operation of a compiled program is in this trace" in " ".join(str(nothing).split())
+    assert "host_tracer_level=0 records no operation" in str(unseen)
 
 
 @pytest.mark.parametrize(
@@ -219,25 +209,17 @@ def test_a_call_that_cannot_be_meant_is_refused(call) -> None:
         call()
 
 
-def test_a_second_recording_is_refused_and_a_third_one_works(x: jax.Array) -> None:
+def test_a_second_recording_is_refused_and_one_after_a_block_that_raises_works(x: jax.Array) -> None:
     with session() as first, pytest.raises(UsageError, match="another profiler is running"), session():
         pytest.fail("began inside of another one")
+    with pytest.raises(ZeroDivisionError), session():
+        1 / 0  # noqa: B018
 
     with session() as later:
         jax.block_until_ready(scoped(x, x))
 
     assert first.xspace
     assert b"while" in later.xspace
-
-
-def test_a_block_that_raises_ends_its_recording() -> None:
-    with pytest.raises(ZeroDivisionError), session():
-        1 / 0  # noqa: B018
-
-    with session() as later:
-        pass
-
-    assert later.xspace
 
 
 def test_a_folder_that_is_a_file_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -265,11 +247,3 @@ def test_a_disk_that_is_full_is_said_and_does_not_block_the_next_recording(tmp_p
 
     assert "the program has run to its end" in str(caught.value)
     assert later.files["xplane"].exists()
-
-
-def test_progress_is_told_before_and_after_the_recording(x: jax.Array) -> None:
-    told: list[benchax.ProgressEvent] = []
-
-    benchax.profile(jnp.sin, x, runs=2, progress=told.append)
-
-    assert [event.doing for event in told] == ["first call", "recording 2 runs", "reading the trace"]
