@@ -292,7 +292,8 @@ class Partner:
             while (message := self.channel.pop()) is None:
                 ready = wait_readable([self.channel, *([self.output] if self.output.is_open else [])], limit_s)
                 if not ready:
-                    raise self._too_late(limit_s)
+                    self.close()
+                    raise Lost(Failure("timeout", f"{self.stage} of {self.label}", f"no end within {limit_s:g} s"))
                 if self.output in ready:
                     self.output.pump()
                 if self.channel in ready:
@@ -303,10 +304,6 @@ class Partner:
 
     def _named(self, failure: Failure) -> Failure:
         return replace(failure, stage=f"{failure.stage} of {self.label}")
-
-    def _too_late(self, limit_s: float | None) -> Lost:
-        self.close()
-        return Lost(Failure("timeout", f"{self.stage} of {self.label}", f"no end within {limit_s:g} s"))
 
     def _gone(self) -> Lost:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -414,7 +414,8 @@ def programs(space: Space) -> dict[int, CompiledModule]:
     The trace has every program that the process ever compiled: after a day in a notebook, thousands.
     """
     plane = space.plane(METADATA)
-    ran = _ids_of_programs(space)
+    numbers = [line.number("program_id") for plane in space.planes for line in plane.lines]
+    ran = {int(number) for values, has in numbers for number in np.unique(values[has])}
     found: dict[int, CompiledModule] = {}
     for blobs in plane.blobs.values() if plane else ():
         for name_id, blob in blobs.items():
@@ -425,12 +426,6 @@ def programs(space: Space) -> dict[int, CompiledModule]:
                 for module in ProtoMessage(blob).messages(1):  # the only one of an HloProto
                     found[int(named["program"])] = _module(module)
     return found
-
-
-def _ids_of_programs(space: Space) -> set[int]:
-    """Returns the ids of all programs that have an event."""
-    numbers = [line.number("program_id") for plane in space.planes for line in plane.lines]
-    return {int(number) for values, has in numbers for number in np.unique(values[has])}
 
 
 def _module(module: ProtoMessage) -> CompiledModule:

@@ -186,11 +186,9 @@ class Sampler:
         return self._timeline()
 
     def _run(self) -> None:
-        while not self._failure and not self._over.wait(self._pause_s()):
+        share = MOST_SHARE - LINES_SHARE
+        while not self._failure and not self._over.wait(max(self.interval_s, self._sizes_s / share)):
             self._read()
-
-    def _pause_s(self) -> float:
-        return max(self.interval_s, self._sizes_s / (MOST_SHARE - LINES_SHARE))
 
     def _read(self) -> None:
         began, used = time.perf_counter(), time.thread_time()

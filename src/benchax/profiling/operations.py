@@ -131,6 +131,7 @@ def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str 
     rows = np.concatenate(columns, axis=1) if columns else np.zeros((13, 0), np.int64)
     # By device, start, and end backwards: what begins together with something inside of it comes before that.
     rows = rows[:, np.lexsort((-rows[10], rows[9], rows[0]))]
+    codes = {text: code for code, text in enumerate(space.texts)}
     device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed, thread = rows
     return Operations(
         devices=tuple(devices),
@@ -148,7 +149,14 @@ def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str 
         end_ps=end,
         handed_ps=handed,
         thread=thread,
-        insides=_insides(space, known),
+        insides={
+            number: {
+                codes[name]: frozenset(codes[inner] for inner in program.inside(one) if inner in codes)
+                for name, one in program.instructions.items()
+                if one.called and name in codes
+            }
+            for number, program in known.items()
+        },
     )
 
 
@@ -170,19 +178,6 @@ def _ends(space: Space) -> tuple[Ints, Ints]:
     every = np.concatenate(ids)
     order = np.argsort(every, kind="stable")
     return every[order], np.concatenate(times)[order]
-
-
-def _insides(space: Space, known: Mapping[int, CompiledModule]) -> dict[int, dict[int, frozenset[int]]]:
-    """Program id → operation → operations inside it, names as indices into `space.texts`."""
-    codes = {text: code for code, text in enumerate(space.texts)}
-    return {
-        number: {
-            codes[name]: frozenset(codes[inner] for inner in program.inside(one) if inner in codes)
-            for name, one in program.instructions.items()
-            if one.called and name in codes
-        }
-        for number, program in known.items()
-    }
 
 
 def _of_line(

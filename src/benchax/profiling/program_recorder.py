@@ -358,7 +358,6 @@ class Recorder:
         self.is_asked = False
         self.is_compiling = False
         self.last_compiled = -math.inf
-        self.is_starting = False
         self.recording: tuple[AbstractContextManager[Session], Session] | None = None
         self.stacks: StackSampler | None = None
         self.earlier_marks: list[tuple[str, int]] = []
@@ -394,8 +393,7 @@ class Recorder:
         def stopping_ours(function: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(function)
             def theirs(*args: Any, **kwargs: Any) -> Any:
-                if not self.is_starting:
-                    self.stop("trace of the program's own")
+                self.stop("trace of the program's own")
                 return function(*args, **kwargs)
 
             return theirs
@@ -455,7 +453,7 @@ class Recorder:
             return
         keeps_memory = self.wish.keeps_memory
         manager = session(folder=folder, keeps_memory=keeps_memory, memory_s=INTERVAL_S if keeps_memory else None)
-        self.recording = (manager, self._enter(manager))
+        self.recording = (manager, manager.__enter__())
         self.found.attempts += 1
         self.segment_began = perf_counter()
         self.due = self.segment_began + self.lasting_s
@@ -470,13 +468,6 @@ class Recorder:
             self.stacks = StackSampler()
             self.stacks.follow(self.compiling_thread)
             self.stacks.start()
-
-    def _enter(self, manager: AbstractContextManager[Session]) -> Session:
-        self.is_starting = True  # our own session calls `start_trace`, by the name that we have replaced
-        try:
-            return manager.__enter__()
-        finally:
-            self.is_starting = False
 
     def _tell(self, text: str) -> None:
         if self.wish.told_in:
@@ -542,13 +533,9 @@ class Recorder:
             self.found.why_no_pace = str(error)
 
     def _record_briefly(self, for_s: float) -> bytes:
-        manager = session({"enable_hlo_proto": False})
-        recorded = self._enter(manager)
-        try:
+        with session({"enable_hlo_proto": False}) as recorded:
             annotate(f"{CLOCK}{perf_counter_ns()}")
             self._wait(for_s)
-        finally:
-            manager.__exit__(*sys.exc_info())
         return recorded.xspace
 
     def _wait(self, for_s: float) -> None:

@@ -177,6 +177,8 @@ def about_folder(folder: Path, least_free_bytes: int = LEAST_FREE_BYTES) -> list
     return [Remark("disk-full", "error", text)] if free < least_free_bytes else []
 
 
+START_TRACE = jax.profiler.start_trace
+"""Bound here: a recorder replaces the public name, to give way to a trace of the program's own."""
 OPTIONS = {
     "host_tracer_level": 2,
     "python_tracer_level": 0,
@@ -290,7 +292,7 @@ def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> d
 
 def _start(place: Path, options: Mapping[str, Any]) -> None:
     try:
-        jax.profiler.start_trace(str(place), **options)
+        START_TRACE(str(place), **options)
     except Exception as error:
         if "already been started" in str(error):
             raise _refuse_occupied("nothing has been run") from error
@@ -304,7 +306,10 @@ def _stop(place: Path) -> None:
     try:
         jax.profiler.stop_trace()
     except Exception as error:
-        _reset()
+        # JAX still holds a session that it could not write, and would refuse the next one for ever. Private, tried on
+        # jax 0.10.2, 0.11.2 and 0.12.0.1. Where it is gone, the next recording is refused with the message of `_start`.
+        with contextlib.suppress(Exception):
+            jax._src.profiler._profile_state.reset()  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
         if "ALREADY_EXISTS" in str(error):  # JAX says so only now (0.10.2)
             raise _refuse_occupied("the program has run, and was not recorded") from error
         raise UsageError(
@@ -321,16 +326,6 @@ def _refuse_occupied(what_happened: str) -> UsageError:
         "end it first: jax.profiler.stop_trace(), the end of a `with jax.profiler.trace(...)` block, or of a capture "
         f"through jax.profiler.start_server; {what_happened}",
     )
-
-
-def _reset() -> None:
-    """JAX still holds a session that it could not write, and would refuse the next one for ever.
-
-    Private: `jax._src.profiler._profile_state.reset()`, tried on jax 0.10.2, 0.11.2 and 0.12.0.1. Where it is gone, the
-    next recording is refused with the message of `_start`.
-    """
-    with contextlib.suppress(Exception):
-        jax._src.profiler._profile_state.reset()  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _collect(place: Path, recording: Session, keeps_memory: bool) -> None:

@@ -4,6 +4,7 @@ difference."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -220,7 +221,8 @@ def _few(paths: Sequence[str]) -> str:
 
 def _leaf(path: str, now: ArrayLeaf, then: ArrayLeaf) -> Iterator[Reason]:
     if now.shape != then.shape:
-        yield Reason("shape", f"{path}: shape {then} → {_with(now, then)}")
+        # With the dtype of before: a sentence about a shape shows no other change.
+        yield Reason("shape", f"{path}: shape {then} → {replace(now, dtype=then.dtype)}")
     if now.dtype != then.dtype:
         yield Reason("dtype", f"{path}: dtype {short_dtype(then.dtype)} → {short_dtype(now.dtype)}")
     if now.is_weak != then.is_weak:
@@ -231,11 +233,6 @@ def _leaf(path: str, now: ArrayLeaf, then: ArrayLeaf) -> Iterator[Reason]:
         yield Reason("committed", f"{path}: {new}{device} now, {old} before; place it in the same way each time")
     elif now.is_committed and then.is_committed and now.sharding != then.sharding:
         yield Reason("sharding", f"{path}: sharding {then.sharding} → {now.sharding}")
-
-
-def _with(now: ArrayLeaf, then: ArrayLeaf) -> str:
-    """The sentence shows the dtype separately, so that a sentence about a shape shows no other change."""
-    return str(now) if now.dtype == then.dtype else str(now).replace(short_dtype(now.dtype), short_dtype(then.dtype), 1)
 
 
 def _weak(now: ArrayLeaf, then: ArrayLeaf) -> str:

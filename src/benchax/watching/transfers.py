@@ -187,7 +187,7 @@ def _tell(direction: Direction, where: str | None, what: str, by: str, size: int
 
 
 def _observe(run: Callable[[], Any], begin: Callable[[], _Call | None], results: Callable[[Any], Sequence[Any]]) -> Any:
-    """The result of a call. Those who hear are told of it before it runs, and when it has been started.
+    """Returns the result of a call. Reports it to the watchers before it runs, and when it has been started.
 
     Args:
         begin: looks at the call before it runs. None: it is of no function that is known.
@@ -294,7 +294,7 @@ def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _arguments(args_flat: Any, by: str) -> None:
-    """A call begins: tells of those arguments that are moved."""
+    """Counts the call, and reports the arguments that it moves."""
     global _called
     _called = next(_calls)
     of_host = [value for value in args_flat if not isinstance(value, jax.Array)]
