@@ -295,34 +295,6 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
     assert any("inspected" in remark.message for remark in audit.remarks)
 
 
-@pytest.mark.parametrize(("least_work", "found"), [(1.0, ["second-forward"]), (1e9, [])])
-def test_a_second_forward_pass_of_a_program_counts_if_its_work_is_large(
-    run: Any, monkeypatch: pytest.MonkeyPatch, least_work: float, found: list[str]
-) -> None:
-    monkeypatch.setattr("benchax.auditing.rules.gradients.SECOND_WORK", least_work)
-    w, x = jnp.eye(8), jnp.ones((8, 8))
-
-    @jax.jit
-    def loss(w, x):
-        return jnp.mean(jnp.tanh(x @ w @ w) ** 2)
-
-    @jax.jit
-    def update(w, x):
-        return w - 0.1 * jax.grad(loss)(w, x)
-
-    with watch("all") as seen:
-        for _ in range(8):
-            loss(w, x)
-            w = update(w, x)
-    run.end()
-
-    evidence = ProgramEvidence("python train.py", seen, run.log, programs=run.functions.programs)
-
-    audit = audit_run(evidence, run.kept, ["second-forward"], is_read=False)
-
-    assert [finding.rule for finding in audit.findings] == found
-
-
 def test_a_program_that_was_ended_is_audited_without_its_functions(run: Any) -> None:
     draw = jitted(lambda key: jax.random.normal(key) + jax.random.uniform(key))
     with watch("all") as seen:

@@ -1,4 +1,4 @@
-"""Recognizes arrays of a traced program: identities, diagonal and one-hot matrices, counts."""
+"""Recognizes arrays of a traced program: identities, one-hot matrices, counts."""
 
 from __future__ import annotations
 
@@ -53,19 +53,6 @@ def identity_axes(value: Value, arrays: Arrays | None = None) -> tuple[int, int]
     elif len(source.shape) == 2 and source.shape[0] == source.shape[1] and source.size <= MOST_ELEMENTS:
         array = _array(source, arrays)
         axes = (0, 1) if array is not None and np.array_equal(array, np.eye(len(array))) else None
-    return _placed(view.axes, axes)
-
-
-def diagonal_axes(value: Value, arrays: Arrays | None = None) -> tuple[int, int] | None:
-    """The axes along which it, and every matrix of a batch in it, is diagonal; None if that isn't known."""
-    view = value.view(scaled=True)
-    maker = view.source.maker
-    axes = identity_axes(view.source, arrays)
-    if axes is None and maker is not None:
-        reads = {"select_n": maker.reads[:1], "mul": maker.reads, "div": maker.reads[:1]}.get(maker.name, ())
-        is_masked = maker.name != "select_n" or (len(maker.reads) == 3 and maker.reads[1].number == 0)
-        found = (diagonal_axes(one, arrays) for one in reads if is_masked)
-        axes = next((one for one in found if one is not None), None)
     return _placed(view.axes, axes)
 
 

@@ -208,42 +208,6 @@ def wide_lines(log: Log) -> dict[str, tuple[str, ...]]:
     return {spec: tuple(sorted(found)) for spec, found in lines.items()}
 
 
-class SharedUse(NamedTuple):
-    """One function is called with the arrays of another one's last call."""
-
-    function: int
-    other: int
-    is_after: bool
-    """With results of the other among them; else with arguments of the other only."""
-
-
-def shared_uses(log: Log, functions: Iterable[int]) -> dict[SharedUse, list[Event]]:
-    """The calls of each such pair."""
-    known = set(functions)
-    last: dict[int, Event] = {}
-    used: dict[tuple[int, int], Event] = {}
-    found: dict[SharedUse, list[Event]] = defaultdict(list)
-    for event in log.of("call"):
-        if event.function not in known:
-            continue
-        mine = _large(log, event.reads)
-        for number, other in last.items():
-            read, made = _large(log, other.reads), _large(log, other.makes)
-            # One call of the other is counted once for each function.
-            if number == event.function or not mine & read or used.get((event.function, number)) is other:
-                continue
-            is_after = bool(mine & made)
-            if mine <= read | made:
-                used[event.function, number] = other
-                found[SharedUse(event.function, number, is_after)].append(event)
-        last[event.function] = event
-    return found
-
-
-def _large(log: Log, serials: Sequence[int]) -> set[int]:
-    return {one for one in serials if log.arrays.get(one, NO_ARRAY).size_bytes > 8}
-
-
 # ---- waits ------------------------------------------------------------------------------------------------------
 
 

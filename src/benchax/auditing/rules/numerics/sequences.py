@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jax.scipy.signal import fftconvolve
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, rule
+from benchax.auditing.rule import Instead, Match, NotApplicable, rule
 from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
 from benchax.program.index import Body, TracedOp, Value
 from benchax.program.jaxpr import is_users_own, names
-from benchax.units import count, percent, seconds, size
+from benchax.units import count, percent
 
 PACK = "numerics"
 
@@ -316,115 +316,3 @@ def _written(body: Body, counters: set[Value]) -> Iterator[tuple[Value, int]]:
 
 def _depends(values: Any, on: set[Value]) -> bool:
     return any(one in on for value in values for one in value.behind())
-
-
-# ---- shifted-buffer --------------------------------------------------------------------------------------------------
-
-LEAST_BYTES, FASTEST, LEAST_S, MOST_OPERATIONS = 1 << 16, 50e9, 1e-3, 1.0
-"""The first is the size of the buffer. In a scan, a shift of 64 KiB takes 1.3 to 12 µs a step, and writing a row 0.1 to
-0.3 µs. With 1 MiB, the times are 50 to 90 µs, and 0.3 µs (jaxlib 0.10.2, two cores). The second is bytes a second: one
-core copies no faster, so that the time is a lower bound. The third is the seconds of all shifts of a call at that rate.
-The last is the operations of the rest of the body, for each byte of the buffer. In a step that computes more, the shift
-is a small part."""
-FEW = 8
-"""New rows, and rows that a step reads, are one in eight at most."""
-
-
-@rule(
-    "shifted-buffer",
-    "do loops write new rows without moving old ones?",
-    "warning",
-    traced=True,
-    known_on="cpu",
-    pack=PACK,
-)
-def shifted_buffer(e: Evidence) -> Iterator[Match]:
-    """Finds buffers of past values that a loop moves by a row in each step, when a ring buffer writes one row."""
-    for body in (body for body in e.program.bodies if body.is_loop):
-        for _, old, new in body.carries:
-            own = _shift(old, new) if old.shape and old.shape == new.shape else None
-            others = sum(op.work for op in body.ops if own is not None and op not in own)
-            n, least_s = old.size_bytes, body.times * old.size_bytes / FASTEST
-            if own is None or n < LEAST_BYTES or least_s < LEAST_S or others > MOST_OPERATIONS * n:
-                continue
-            rows = old.shape[own[0].params["dimension"]]
-            inputs = (f"float32[{rows},{max(1, n // rows // 4)}]", int(body.times))
-            text = f"estimated: at least {seconds(least_s)} per call, at {size(int(FASTEST))} a second"
-            yield Match(
-                f"moves {size(n)} in each step of a loop, to append to a buffer",
-                [
-                    (
-                        f"{old.spec} is put together again in each of {count(body.times)} steps, moved along its "
-                        f"{rows} rows"
-                    ),
-                    "a step writes an eighth of it at most, and reads no more than that at once",
-                    f"what else a step does is {count(others)} operations, counted from the shapes",
-                ],
-                f"Keep it as a ring. If i is the number of the step, buffer.at[i % {rows}].set(row) writes one row in "
-                f"place, and buffer[(i - k) % {rows}] is the row of k steps ago. jnp.roll brings it in order once, "
-                "after the loop.",
-                op=own[0],
-                instead=Instead("as a ring", "a loop that only keeps the buffer", _move, _write, inputs, (1,)),
-                gain=Gain(text, least_s),
-            )
-
-
-def _shift(old: Value, new: Value) -> list[TracedOp] | None:
-    """The operations that make the new buffer from the old one, the concatenation first; None if it is no shift."""
-
-    def is_small(value: Value) -> bool:
-        return FEW * value.size_bytes <= old.size_bytes
-
-    writes, value = list[TracedOp](), new
-    while (op := value.maker) is not None and op.name in UPDATES and is_small(op.reads[UPDATES[op.name]]):
-        writes.append(op)
-        value = op.reads[0]
-    if op is None or op.name != "concatenate":
-        return None
-    axis, before = op.params["dimension"], 0
-    for part in op.reads:
-        moved = part.maker
-        if moved is not None and moved.name == "slice" and moved.reads[0] is old and is_small_rest(part, old, axis):
-            break
-        before += part.shape[axis]
-    else:
-        return None
-    is_whole = all(part.shape[i] == old.shape[i] for i in range(len(old.shape)) if i != axis)
-    is_moved = before != moved.params["start_indices"][axis] and set(moved.params["strides"] or (1,)) == {1}
-    own = [op, moved, *writes, *(one.maker for one in op.reads if one is not part and one.maker is not None)]
-    read = [
-        (one, reader)
-        for one in (old, *(w.makes[0] for w in (op, *writes)))
-        for reader in one.readers
-        if reader not in own
-    ]
-    is_little = all(
-        r.name in ("slice", "dynamic_slice", "gather") and r.reads[0] is one and is_small(r.makes[0]) for one, r in read
-    )
-    is_only = part.uses == 1 and new.uses == 1 + len(new.readers)
-    return own if is_whole and is_moved and is_little and is_only else None
-
-
-def is_small_rest(part: Value, old: Value, axis: int) -> bool:
-    """Is it nearly all of the rows?"""
-    return 0 < FEW * (old.shape[axis] - part.shape[axis]) <= old.shape[axis]
-
-
-def _move(buffer: jax.Array, steps: int) -> Any:
-    def body(buffer: jax.Array, _: Any) -> Any:
-        row = 0.5 * buffer[0] + 1.0
-        return jnp.concatenate([buffer[1:], row[None]]), row[0]
-
-    buffer, read = jax.lax.scan(body, buffer, None, length=steps)
-    return buffer[-1], read
-
-
-def _write(buffer: jax.Array, steps: int) -> Any:
-    n = len(buffer)
-
-    def body(buffer: jax.Array, i: Any) -> Any:
-        row = 0.5 * buffer[i % n] + 1.0
-        return buffer.at[i % n].set(row), row[0]
-
-    buffer, read = jax.lax.scan(body, buffer, jnp.arange(steps))
-    return buffer[(steps - 1) % n], read
