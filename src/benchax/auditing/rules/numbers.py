@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,8 +18,8 @@ from benchax.auditing.masked_gradients import SINGULAR, bad_wheres
 from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
 from benchax.auditing.syntax import calls_on, tree_of, where_of
 from benchax.errors import NotMeasured
-from benchax.program.evaluate import bind, evaluate, look_up
-from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value, list_behind
+from benchax.program.evaluate import evaluate, look_up
+from benchax.program.index import ELEMENTWISE, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value
 from benchax.source_files import owner_of
 from benchax.specs import is_spec
 
@@ -313,10 +315,9 @@ def _operand(value: Any, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
     return f"{list(array.shape)}{span}{' with inf' if finite.size < array.size else ''}"
 
 
-MOVES = KEEPS | {"broadcast_in_dim", "rev"}
 SELECTS = ("gather", "dynamic_slice")
 """Operations that take some of the values of their first operand."""
-EXACT = ELEMENTWISE | MOVES | {*SELECTS, "slice", "concatenate", "iota", "sort", "cumsum", "pad"}
+EXACT = ELEMENTWISE | KEEPS | REPEATS | {*SELECTS, "rev", "slice", "concatenate", "iota", "sort", "cumsum", "pad"}
 COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 ONE_HOT = "_one_hot"
 """The function that `jax.nn.one_hot` jits (jax 0.6 to 0.12): it compares indices with those of all classes."""
@@ -328,21 +329,22 @@ Origin = int | str
 
 
 @dataclass(frozen=True, eq=False)
+class Turns:
+    """The iterations of a loop, or the rows of an array of which an unknown index takes some."""
+
+    n: int
+    copies: int = 1
+    """How often each of them is there."""
+
+
+@dataclass(frozen=True, eq=False)
 class KnownIndex:
     """The known facts about a value."""
 
-    array: np.ndarray
-    """Its elements; of a set, elements of the array that it was taken from, in one axis."""
+    array: Any
+    """Its elements; with `turns` its elements in each of them, along a first axis. None: they can be computed."""
     origins: frozenset[Origin] = frozenset()
-    layout: Any = None
-    """None: `array` is the value itself. Two sets with the same layout have the elements of one array in the same
-    places."""
-    is_mixed: bool = False
-    """Rows of an array with several columns: one of its columns can have other elements."""
-
-    @property
-    def is_set(self) -> bool:
-        return self.layout is not None
+    turns: Turns | None = None
 
 
 class IndexAccess(NamedTuple):
@@ -380,110 +382,111 @@ class KnownIndices:
     def __init__(self, program: TracedProgram, inputs: Sequence[Any]) -> None:
         self.accesses: list[IndexAccess] = []
         self.comparisons: list[IndexComparison] = []
-        self._counts = 0
-        self._needed = _find_needed(program)
+        self._counts = map("count {}".format, itertools.count())
         self._known: dict[Value, KnownIndex | None] = {}
         for i, (value, given) in enumerate(zip((*program.consts, *program.inputs), inputs, strict=True)):
             if given is not None and value.is_of(jnp.integer) and np.size(given) <= MOST_ELEMENTS:
                 self._known[value] = KnownIndex(np.asarray(given).astype(value.dtype), frozenset({i}))
-        self._computed: dict[Value, np.ndarray] = {}
         for body in program.bodies:  # each before what is nested in it
             self._enter(body)
             self._compute(body)
-            for op in body.ops:
-                self._take(op)
-
-    def _enter(self, body: Body) -> None:
-        if body.op is not None and body.kind == "scan":
-            _, _, xs = body.op.split(body.op.reads)
-            for value, given in zip(body.op.split(body.inputs).xs, xs, strict=True):
-                self._known[value] = _some_of(self.of(given))
-            for start, taken, returned in body.carries:
-                self._known[taken] = self._counted(body, self.of(start), taken, returned)
-
-    def _compute(self, body: Body) -> None:
-        """Computes in one program what depends on known values alone: each operation by itself would be compiled."""
-        given, ops = dict[Value, Any](), dict[Value, TracedOp]()
-        for op in body.ops:
-            reads = [value for value in op.reads if value not in ops and value.literal is None]
-            known = [self.of(value) for value in reads]
-            if self._is_exact(op) and all(one is not None and not one.is_set for one in known):
-                ops[op.makes[0]] = op
-                given |= {value: one.array for value, one in zip(reads, known, strict=True) if one is not None}
-
-        def run(arrays: list[Any]) -> list[Any]:
-            found = evaluate(ops.values(), dict(zip(given, arrays, strict=True)))
-            return [found[value] for value in ops]
-
-        with contextlib.suppress(TypeError, ValueError, NotImplementedError, NotMeasured):
-            arrays = jax.jit(run)(list(given.values())) if ops else []
-            self._computed.update(zip(ops, map(np.asarray, arrays), strict=True))
-
-    def _is_exact(self, op: TracedOp) -> bool:
-        """Can it be computed, and is its result needed?"""
-        if op.name not in EXACT or len(op.makes) != 1 or op.bodies:
-            return False
-        return op.makes[0] in self._needed and op.makes[0].size <= MOST_ELEMENTS
+            for op in filter(_asks, body.ops):
+                self._note(op, [self.of(value) for value in op.reads])
 
     def of(self, value: Value) -> KnownIndex | None:
         """Returns the known facts about a value."""
         if value.literal is not None:
             return KnownIndex(np.asarray(value.literal, value.dtype))
-        if value not in self._known and value.outer is not None:
-            return self.of(value.outer)
-        return self._known.get(value)
+        return self.of(value.outer) if value not in self._known and value.outer else self._known.get(value)
 
-    def _counted(self, body: Body, start: KnownIndex | None, taken: Value, returned: Value) -> KnownIndex | None:
-        """The values of a counter in all iterations; a carry that no iteration changes keeps its value."""
-        op, length = returned.maker, body.trips or 0
-        if returned is taken:
-            return start
-        step = op.reads[1].literal if op is not None and op.name == "add" and op.reads[0] is taken else None
-        if start is None or start.is_set or step is None or taken.shape or not taken.is_of(jnp.integer):
+    def _enter(self, body: Body) -> None:
+        """Knows the counters and the rows of a loop in all its iterations."""
+        if body.op is None or body.kind != "scan" or not 0 < (length := body.trips or 0) <= MOST_ELEMENTS:
+            return
+        turns = Turns(length)
+        for value, given in zip(body.op.split(body.inputs).xs, body.op.split(body.op.reads).xs, strict=True):
+            rows = self.of(given)
+            if rows is not None and rows.turns is None:
+                self._known[value] = replace(rows, turns=turns)
+            elif rows is not None and rows.turns is not None:
+                every = rows.array.reshape(-1, *value.shape)
+                self._known[value] = KnownIndex(every, rows.origins, Turns(len(every)))
+        count = np.arange(length)[:: -1 if body.op.params["reverse"] else 1]
+        for start, taken, returned in body.carries:
+            step, first = returned.made_by("add", through=()), self.of(start)
+            by = step.reads[1].literal if step is not None and step.reads[0] is taken else None
+            if by is not None and first is not None and first.turns is None and not taken.shape:
+                self._known[taken] = KnownIndex(first.array + count * by, first.origins | {next(self._counts)}, turns)
+
+    def _compute(self, body: Body) -> None:
+        """Computes what depends on known values alone, in one program: each operation by itself would be compiled."""
+        ops: dict[TracedOp, Turns | None] = {}
+        for op in body.ops:
+            reads = [self.of(value) for value in op.reads]
+            turns = {one.turns: None for one in reads if one is not None and one.turns is not None}
+            n = op.makes[0].size * math.prod(one.n for one in turns) if len(op.makes) == 1 else 0
+            if op.name not in EXACT or op.bodies or not 0 < n <= MOST_ELEMENTS:
+                continue
+            if None not in reads and len(turns) < 2:
+                origins = frozenset[Origin]().union(*(one.origins for one in reads if one is not None))
+                origins |= {next(self._counts)} if op.name == "iota" else frozenset()
+                ops[op] = next(iter(turns), None)
+                self._known[op.makes[0]] = KnownIndex(None, origins, ops[op])
+            elif op.name in SELECTS and reads[0] is not None and reads[0].turns is None:
+                self._run(body, ops)
+                self._known[op.makes[0]] = self._any_row(op)
+        self._run(body, ops)
+
+    def _run(self, body: Body, ops: Mapping[TracedOp, Turns | None]) -> None:
+        """Computes the values that something asks for, those that are the same in all turns first."""
+        asked = {value for op in body.ops if _asks(op) for value in op.reads}
+        for turns in dict.fromkeys((None, *ops.values())):
+            own = [op for op, one in ops.items() if one is turns or one is None]
+            made = {op.makes[0] for op in own}
+            wanted = [value for value in made & asked if (one := self._known[value]) and one.array is None]
+            reads = dict.fromkeys(value for op in own for value in op.reads if value.literal is None)
+            given = {v: one for v in reads if v not in made and (one := self.of(v)) and one.array is not None}
+
+            def run(arrays: list[Any], own: Any = own, given: Any = given, wanted: Any = wanted) -> list[Any]:
+                found = evaluate(own, dict(zip(given, arrays, strict=True)))
+                return [found[value] for value in wanted]
+
+            axes = [None if one.turns is None else 0 for one in given.values()]
+            mapped = jax.vmap(run, in_axes=(axes,)) if turns is not None and any(a == 0 for a in axes) else run
+            arrays: Sequence[Any] = [None] * len(wanted)
+            with contextlib.suppress(TypeError, ValueError, NotImplementedError, NotMeasured):
+                arrays = jax.jit(mapped)([one.array for one in given.values()]) if wanted else arrays
+            for value, array in zip(wanted, arrays, strict=True):
+                known = self._known[value]
+                self._known[value] = known and (None if array is None else replace(known, array=np.asarray(array)))
+
+    def _any_row(self, op: TracedOp) -> KnownIndex | None:
+        """Some rows of a known array; nothing tells which."""
+        known, made = self.of(op.reads[0]), op.makes[0]
+        if known is None or known.array is None or not known.origins or known.array.dtype.kind not in "iu":
             return None
-        values = start.array + np.arange(min(length, MOST_ELEMENTS), dtype=np.int64) * int(step)
-        return KnownIndex(values, start.origins | {self._count()}, object())
+        row = known.array.shape[1:] if op.name == "gather" or op.params["slice_sizes"][0] == 1 else None
+        n = len(row or ())
+        if row is None or made.shape[len(made.shape) - n :] != row or len(known.array) * made.size > MOST_ELEMENTS:
+            return None
+        rows = known.array.reshape(-1, *[1] * (len(made.shape) - n), *row)
+        return KnownIndex(
+            np.broadcast_to(rows, (len(rows), *made.shape)),
+            known.origins,
+            Turns(len(rows), made.size // (rows[0].size or 1)),
+        )
 
-    def _count(self) -> Origin:
-        self._counts += 1
-        return f"count {self._counts}"
-
-    def _take(self, op: TracedOp) -> None:
-        reads = [self.of(value) for value in op.reads]
-        array = op.makes[0] if op.name == "eq" else op.reads[0] if op.reads else None
+    def _note(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> None:
+        array = op.makes[0] if op.name == "eq" else op.reads[0]
         for axis, width, index in self._indices(op, reads):
-            if index is not None and index.origins and array is not None:
+            if index is not None and index.origins:
                 self.accesses.append(IndexAccess(op, array, axis, index, width))
-        if op.name in COMPARES:
-            self._compare(op, reads)
-        if op.name == "scan":
-            carries = op.bodies[0].carries
-            made = [self.of(start) if returned is taken else None for start, taken, returned in carries]
-            self._known.update(zip(op.makes, made, strict=False))
-        elif len(op.makes) == 1 and not op.bodies and op.makes[0] in self._needed:
-            self._known[op.makes[0]] = self._make(op, reads)
-
-    def _compare(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> None:
-        for one, other in (reads, reads[::-1]):
-            is_number = other is not None and not other.is_set and not other.origins and other.array.size
+        for one, other in (reads, reads[::-1]) if op.name in COMPARES else ():
+            is_number = other is not None and other.turns is None and not other.origins and other.array.size
             bound = float(other.array.flat[0]) if other is not None and is_number else None
             # JAX compares every index with 0, for those that count from the end.
             if one is not None and one.origins and not (op.name == "lt" and bound == 0 and one is reads[0]):
                 self.comparisons.append(IndexComparison(op.name, one.origins, bound))
-
-    def _make(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> KnownIndex | None:
-        known = [one for one in reads if one is not None]
-        origins = frozenset[Origin]().union(*(one.origins for one in known))
-        is_known = len(known) == len(reads) and not any(one.is_set for one in known)
-        try:
-            if is_known and self._is_exact(op):
-                made = self._computed.get(op.makes[0])
-                if made is None:
-                    made = np.asarray(bind(op.equation, [jnp.asarray(one.array) for one in known])[0])
-                return KnownIndex(made, origins | ({self._count()} if op.name == "iota" else set()))
-            return _make_of_sets(op, reads, origins)
-        except (TypeError, ValueError, NotImplementedError):  # an operation that doesn't run alone
-            return None
 
     def _indices(
         self, op: TracedOp, reads: Sequence[KnownIndex | None]
@@ -494,33 +497,35 @@ class KnownIndices:
         elif op.name == "dynamic_update_slice":
             yield from zip(range(len(reads) - 2), op.reads[1].shape, reads[2:], strict=True)
         elif op.name == "gather":
-            axes, sizes = op.params["dimension_numbers"].start_index_map, op.params["slice_sizes"]
-            columns = self._columns(op.reads[1], len(axes))
-            yield from ((int(axis), sizes[axis], one) for axis, one in zip(axes, columns, strict=True))
+            axes, widths = op.params["dimension_numbers"].start_index_map, op.params["slice_sizes"]
+            yield from self._columns(op.reads[1], axes, widths)
         elif op.name.startswith("scatter"):
-            axes, widths = op.params["dimension_numbers"].scatter_dims_to_operand_dims, _windows(op)
-            columns = self._columns(op.reads[1], len(axes))
-            yield from ((int(axis), widths[axis], one) for axis, one in zip(axes, columns, strict=True))
+            yield from self._columns(
+                op.reads[1], op.params["dimension_numbers"].scatter_dims_to_operand_dims, _windows(op)
+            )
         elif op.name == "eq" and any(call.params.get("name") == ONE_HOT for call in op.calls):
             classes = op.reads[1].shape  # they are along one axis, and once in each of the others
             yield max(range(len(classes)), key=lambda axis: classes[axis]), 1, reads[0]
 
-    def _columns(self, value: Value, n: int) -> Sequence[KnownIndex | None]:
+    def _columns(
+        self, value: Value, axes: Sequence[int], widths: Sequence[int]
+    ) -> Iterator[tuple[int, int, KnownIndex | None]]:
         """The index along each axis; JAX puts these side by side in one array."""
-        whole, maker = self.of(value), value.maker
-        if whole is not None and not whole.is_set:
-            return [KnownIndex(whole.array[..., i], whole.origins) for i in range(n)]
-        if n > 1 and maker is not None and maker.name == "concatenate" and len(maker.reads) == n:
-            return [self.of(one) for one in maker.reads]
-        return [whole] if n == 1 else [None] * n
+        whole, parts = self.of(value), value.made_by("concatenate", through=())
+        for i, axis in enumerate(axes):
+            if whole is not None:
+                yield int(axis), widths[axis], replace(whole, array=whole.array[..., i])
+            elif parts is not None and len(parts.reads) == len(axes):
+                yield int(axis), widths[axis], self.of(parts.reads[i])
 
 
-def _find_needed(program: TracedProgram) -> set[Value]:
-    """The values behind indices and comparisons. Any other operation would be compiled alone for nothing."""
-    ops = [op for body in program.bodies for op in body.ops]
-    names = {*COMPARES, *SELECTS, "dynamic_update_slice"}
-    asked = [op for op in ops if op.bodies or op.name in names or op.name.startswith("scatter")]
-    return list_behind(value for op in asked for value in op.reads)
+def _asks(op: TracedOp) -> bool:
+    """Does it index, compare, or hand values on?"""
+    return (
+        bool(op.bodies)
+        or op.name in (*COMPARES, *SELECTS, "concatenate", "dynamic_update_slice")
+        or op.name.startswith("scatter")
+    )
 
 
 def _windows(scatter: TracedOp) -> list[int]:
@@ -529,40 +534,6 @@ def _windows(scatter: TracedOp) -> list[int]:
     sizes = iter([scatter.reads[2].shape[axis] for axis in numbers.update_window_dims])
     single = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
     return [1 if axis in single else next(sizes, 1) for axis in range(len(scatter.reads[0].shape))]
-
-
-def _some_of(one: KnownIndex | None) -> KnownIndex | None:
-    """Some of its elements; nothing tells which."""
-    if one is None or one.is_set:
-        return one and replace(one, layout=object())
-    if not one.origins or one.array.dtype.kind not in "iu":
-        return None
-    return KnownIndex(one.array.ravel(), one.origins, object(), sum(n > 1 for n in one.array.shape) > 1)
-
-
-def _make_of_sets(op: TracedOp, reads: Sequence[KnownIndex | None], origins: frozenset[Origin]) -> KnownIndex | None:
-    first = reads[0] if reads else None
-    if op.name in MOVES and first is not None and first.is_set:
-        moved = (first.layout, op.name, op.makes[0].shape, str(op.params.get("broadcast_dimensions")))
-        return replace(first, layout=moved)
-    if first is not None and (op.name in SELECTS or (op.name == "slice" and first.is_set)):
-        # One column of several can be taken: only an unknown index takes any of them.
-        is_any = op.name != "slice" and all(one is None or one.is_set for one in reads[1:])
-        return _some_of(first) if is_any or not first.is_mixed else None
-    sets = [one for one in reads if one is not None and one.is_set]
-    if op.name not in ELEMENTWISE or None in reads or not sets or len({one.layout for one in sets}) > 1:
-        return None
-    columns: list[Any] = []
-    for one, value in zip(reads, op.reads, strict=True):
-        if one is not None and not one.is_set and len(np.unique(one.array)) != 1:
-            return None
-        columns.append(
-            one
-            and jnp.asarray(one.array if one.is_set else np.full_like(sets[0].array, one.array.flat[0], value.dtype))
-        )
-    typed = [column.astype(value.dtype) for column, value in zip(columns, op.reads, strict=True)]
-    made = np.asarray(op.equation.primitive.bind(*typed, **op.params))
-    return KnownIndex(made, origins, sets[0].layout, any(one.is_mixed for one in sets))
 
 
 MOST_ROWS_UNUSED, LEAST_NUMBERS = 0.1, 3
@@ -646,7 +617,9 @@ def out_of_bounds_index(e: Evidence) -> Iterator[Match]:
         raise NotApplicable("it indexes nothing by integers that are known from one call")
     names = [*(f"constant {i}" for i in range(len(e.program.consts))), *name_inputs(e)]
     for access in found.accesses:
-        one = _Outside(access, *np.unique(access.index.array.astype(np.int64), return_counts=True))
+        values, counts = np.unique(access.index.array.astype(np.int64), return_counts=True)
+        turns = access.index.turns
+        one = _Outside(access, values, -(-counts // (turns.copies if turns else 1)))
         n_outside, op = int(one.counts[one.is_outside].sum()), access.op
         if not n_outside or op.is_backward or one.is_meant(found.comparisons):
             continue
@@ -659,7 +632,7 @@ def out_of_bounds_index(e: Evidence) -> Iterator[Match]:
             f"{axis}{taken}: indices are 0 to {one.last}",
             f"{n_outside} of {int(one.counts.sum())} lie outside: {_done(one)}, without an error",
         ]
-        if access.index.is_set and given:
+        if access.index.turns is not None and given:
             seen.append("a loop or an index that is not known takes its part of them; all of them were looked at")
         begins = f"{given} begins at 1, and its" if one.is_from_one and given else f"{given or 'a counter'}: its"
         yield Match(f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high), op=op)
