@@ -114,7 +114,7 @@ def test_of_a_loop_that_is_only_read_the_addition_and_the_argument_are_named(ask
 
     added = f"{__file__}:{average.__code__.co_firstlineno + 3}"
     assert finding.title == "a loop adds up 1000 terms in bfloat16"
-    assert "bf16[3], the argument totals['rate'], to which each of 1000" in finding.seen[0]
+    assert "bf16[3], the argument totals['rate'], to which 1000 terms are added" in finding.seen[0]
     assert f"added at {added}" in finding.seen
 
 

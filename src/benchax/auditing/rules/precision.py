@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -41,24 +41,15 @@ LOST = 0.1
 """An average that does not move before a new value differs by this share has no use."""
 
 
-@dataclass(frozen=True)
-class LowSum:
+class LowSum(NamedTuple):
     """A value to which terms are added one after the other."""
 
-    op: TracedOp
-    """The loop, or the scatter."""
+    adds: str
+    """What adds them, for a sentence."""
     start: Value
     added: TracedOp
     terms: float
     """Terms of one element, on average."""
-    position: int = 0
-    """The place of the value among the carries of the loop."""
-    calls: int = 0
-    """Calls of the function with its own result, in a Python loop."""
-
-    @property
-    def dtype(self) -> str:
-        return str(self.start.dtype)
 
 
 class StuckAverage(NamedTuple):
@@ -74,92 +65,52 @@ class StuckAverage(NamedTuple):
     """New values are lost that differ by a smaller part of the average than this."""
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """How a value is made of a carry by additions alone."""
-
-    terms: float = 0.0
-    added: TracedOp | None = None
-    inside: frozenset[TracedOp] = frozenset()
-    """Loops and scatters that are part of it."""
-
-    def extend(self, terms: float, added: TracedOp, inside: frozenset[TracedOp] = frozenset()) -> _Chain:
-        return _Chain(self.terms + terms, added, self.inside | inside)
-
-
-def low_sums(program: TracedProgram) -> Iterator[LowSum]:
-    """Sums of loops, outermost loops first, each once, and then what single scatters add."""
-    told = set[TracedOp]()
-    for op in (op for op in program.ops if op.name == "scan"):
-        for i, (start, taken, returned) in enumerate(op.bodies[0].carries):
-            chain = _follow(returned, taken) if str(start.dtype) in LOW else None
-            if chain is not None and chain.added is not None:
-                if not told & chain.inside:
-                    yield LowSum(op, start, chain.added, op.params["length"] * chain.terms, i)
-                told |= chain.inside
-    for op in program.find(*SCATTERS):
-        if str(op.makes[0].dtype) in LOW and op not in told:
-            yield LowSum(op, op.reads[0], op, _terms_of_scatter(op))
-
-
-def sums_of_calls(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
-    """Sums of a Python loop: results that are an argument with something added, and come back as that argument. A step
-    of an optimizer does not count, since it is made of the argument."""
+def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
+    """Sums of loops, outermost loops first, what single scatters add, and sums of a Python loop: results that come back
+    as an argument with something added."""
     inputs, outputs = program.inputs, program.outputs
+    for op in (op for op in program.ops if op.name == "scan"):
+        for start, taken, returned in op.bodies[0].carries:
+            if added := _added(returned, taken):
+                yield LowSum("a loop adds up", start, added[1], op.params["length"] * added[0])
+    for op in program.find(*SCATTERS):
+        yield LowSum("a scatter adds up", op.reads[0], op, _terms(op))
     for i, j in carried.positions:
-        if i < len(inputs) and j < len(outputs) and str(inputs[i].dtype) in LOW:
-            chain = _follow(outputs[j], inputs[i], is_strict=True)
-            if chain is not None and chain.added is not None:
-                yield LowSum(chain.added, inputs[i], chain.added, carried.calls * chain.terms, i, carried.calls)
+        if j < len(outputs) and (added := _added(outputs[j], inputs[i])):
+            yield LowSum("calls in a loop add up", inputs[i], added[1], carried.calls * added[0])
 
 
-def _follow(returned: Value, carry: Value, *, is_strict: bool = False) -> _Chain | None:
-    """How a value is made of a carry; None if anything else than additions is done to it.
-
-    Args:
-        is_strict: what is added must not be made of the carry.
-    """
+def _added(returned: Value, carry: Value) -> tuple[float, TracedOp] | None:
+    """(how many terms are added to a carry, the last addition); None if anything else is done to it, or what is added
+    is made of it, as in a step of an optimizer."""
     depending = carry.ahead()
-    known: dict[Value, _Chain | None] = {carry: _Chain()}
 
-    def behind(value: Value) -> _Chain | None:
-        if value not in known:
-            known[value] = step(value, value.maker) if value.maker is not None and value in depending else None
-        return known[value]
-
-    def step(value: Value, op: TracedOp) -> _Chain | None:
+    @cache
+    def behind(value: Value) -> tuple[float, TracedOp | None] | None:
+        op = value.maker
+        if value is carry or op is None or value not in depending:
+            return (0.0, None) if value is carry else None
+        parts = [one for one in op.reads if one in depending]
         if op.name in PASSES:
             return behind(op.reads[0])
-        if op.name in ADDITIONS:
-            parts = [one for one in op.reads if one in depending]
-            # `carry + f(carry)` adds up too, if it is plain to see.
-            parts = [one for one in parts if one is carry] if len(parts) > 1 and not is_strict else parts
-            before = behind(parts[0]) if len(parts) == 1 else None
-            return before and before.extend(1.0, op)
-        if op.name in SCATTERS and not depending.intersection(op.reads[1:]):
-            before = behind(op.reads[0])
-            return before and before.extend(_terms_of_scatter(op), op, frozenset({op}))
         if op.name == "select_n":
             sides = [behind(one) for one in op.reads[1:]]
-            chains = [side for side in sides if side is not None]
-            return max(chains, key=lambda side: side.terms) if len(chains) == len(sides) else None
-        return of_loop(op, op.makes.index(value)) if op.name == "scan" else None
+            return max((side for side in sides if side), key=lambda side: side[0]) if all(sides) else None
+        before, more = behind(parts[0]) if len(parts) == 1 else None, None
+        if op.name in (*ADDITIONS, *SCATTERS):
+            more = (_terms(op) if op.name in SCATTERS else 1.0), op
+        elif op.name == "scan" and (at := op.makes.index(value)) < len(op.bodies[0].carries):
+            start, taken, given = op.bodies[0].carries[at]
+            before, inner = behind(start), _added(given, taken)
+            more = inner and (op.params["length"] * inner[0], inner[1])
+        return (before[0] + more[0], more[1]) if before and more else None
 
-    def of_loop(op: TracedOp, at: int) -> _Chain | None:
-        carries = op.bodies[0].carries
-        if at >= len(carries):
-            return None
-        start, taken, given = carries[at]
-        before, inner = behind(start), _follow(given, taken)
-        if before is None or inner is None or inner.added is None:
-            return None
-        return before.extend(op.params["length"] * inner.terms, inner.added, inner.inside | {op})
-
-    return behind(returned)
+    found = behind(returned)
+    return (found[0], found[1]) if found and found[1] is not None else None
 
 
-def _terms_of_scatter(op: TracedOp) -> float:
-    return op.reads[2].size / max(op.reads[0].size, 1)
+def _terms(scatter: TracedOp) -> float:
+    return scatter.reads[2].size / max(scatter.reads[0].size, 1)
 
 
 def stuck_averages(program: TracedProgram) -> Iterator[StuckAverage]:
@@ -244,7 +195,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Match]:
 
 def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Match]:
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
-    sums = (*low_sums(program), *sums_of_calls(program, e.use.carried))
+    sums = (each for each in low_sums(program, e.use.carried) if str(each.start.dtype) in LOW)
     yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
     averages = (each for each in stuck_averages(program) if is_users_own(*each.multiplied.inwards))
     yield from (_of_average(e, each) for each in averages)
@@ -252,36 +203,23 @@ def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Ma
 
 
 def _of_sum(e: Evidence, each: LowSum, why: str) -> Match:
-    dtype, added, terms = each.dtype, each.added.line, int(each.terms)
-    what, begun = _beginning(e, each.start)
-    start, is_scatter = f"{each.start.spec}{what}", each.op.name in SCATTERS
-    if each.calls:
-        who = "calls in a loop add up"
-        seen = [f"{dtype} that comes back at each of {each.calls} calls, {start}, and is added to"]
-    elif is_scatter:
-        who = "a scatter adds up"
-        seen = [
-            (
-                f"an array of {dtype}, {start}, to which {each.op.reads[2].spec} is added by index: {terms} terms "
-                f"for each element on average{each.op.at}"
-            )
-        ]
-    else:
-        who, trips = "a loop adds up", each.op.params["length"]
-        share = " on average" if each.added.name in SCATTERS else ""
-        more = f", {terms} terms for each element in all{share}" if terms != trips else ""
-        seen = [f"a carry of {dtype}, {start}, to which each of {trips} iterations adds{more}, in the loop{each.op.at}"]
-    seen += [f"added at {added}"] if added else []
+    dtype, (what, begun) = str(each.start.dtype), _beginning(e, each.start)
+    near = where_of(each.added.line) or e.def_where
+    share = " for each element on average" if each.added.name in SCATTERS else ""
     reason = "the function was not called" if e.why_not_called else why
-    seen.append(
-        f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the error was "
-        f"not measured, because {reason}"
-    )
-    near = where_of(added or each.op.line) or e.def_where
     return Match(
-        f"{who} {terms} terms{' for each element' if is_scatter and not each.calls else ''} in {dtype}",
-        seen,
+        f"{each.adds} {int(each.terms)} terms in {dtype}",
+        [
+            f"{each.start.spec}{what}, to which {int(each.terms)} terms{share} are added",
+            *([f"added{each.added.at}"] if each.added.line else []),
+            (
+                f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the "
+                f"error was not measured, because {reason}"
+            ),
+        ],
         ADVICE,
+        op=each.added,
+        where=next((place for _, place in begun), None),
         related=[*begun, ("added here", near), *named_at(near, "the dtype is named here", dtype)],
     )
 
