@@ -64,81 +64,37 @@ def whole_derivatives(body: Body) -> Iterator[WholeDerivative]:
 def _follow(body: Body, basis: TracedOp) -> WholeDerivative | None:
     waiting, inside = {basis.makes[0]}, set[Value]()
     """Values that the directions are in before the derivative, and in it."""
-    exits, modes, work = set[Value](), set[str](), 0.0
+    exits, modes, work, rows = set[Value](), set[str](), 0.0, basis.makes[0].shape[0]
+    around = basis.scope.rstrip(")")
     for op in body.ops:
         depends = [value in waiting or value in inside for value in op.reads]
         if not any(depends):
             continue
-        here = scope_behind(basis, op)
+        # The scope of the operation, seen from that of the identity.
+        here = op.scope.removeprefix(around).lstrip("/") if op.scope.startswith(around) else ""
         mode = next((mode for mode in (FORWARD, REVERSE) if here.startswith(mode)), None)
         if mode is not None:
-            makes = _depend_linearly(op, depends)
-            if makes is None:
+            if not _is_linear(op, depends):
                 return None
             modes |= {mode} if waiting.intersection(op.reads) else set()
             work += op.work
-            inside.update(value for value, one in zip(op.makes, makes, strict=True) if one)
+            # A loop also makes values that are the same along all directions.
+            inside.update(value for value in op.makes if not op.bodies or rows in value.shape)
         elif op.name in MOVES and op.reads[0] in waiting:
             waiting.update(op.makes)
         else:
             exits |= inside.intersection(op.reads)
     exits |= inside.intersection(body.outputs)
-    rows = basis.makes[0].shape[0]
     if len(modes) != 1 or not exits or not rows:
         return None
     return WholeDerivative(basis, rows, modes == {FORWARD}, sum(value.size for value in exits) // rows, work)
 
 
-def scope_behind(basis: TracedOp, op: TracedOp) -> str:
-    """The scope of an operation, seen from that of an identity; empty if it is not within it."""
-    around = basis.scope.rstrip(")")
-    return op.scope[len(around) :].lstrip("/") if op.scope.startswith(around) else ""
-
-
-def _depend_linearly(op: TracedOp, depends: Sequence[bool]) -> list[bool] | None:
-    """Which results depend on what some operands depend on; None if they are not all known to do so linearly."""
+def _is_linear(op: TracedOp, depends: Sequence[bool]) -> bool:
+    """Is it linear in what depends on the directions? A loop or branch of a derivative is."""
     positions = {i for i, one in enumerate(depends) if one}
-    if op.name in ("scan", "while"):
-        consts, carry, xs = op.split(depends)
-        n = op.params.get("cond_nconsts", 0)
-        while True:  # until no more carries depend on it
-            found = _through(op.bodies[0], [*consts, *carry, *xs])
-            if found is None or any(depends[:n]):
-                return None
-            after = [one or new for one, new in zip(carry, found, strict=False)]
-            if after == carry:
-                # How often it runs must not depend on it either.
-                asked = op.bodies[1].inputs[n:] if op.name == "while" else ()
-                is_asked = any(one and value.readers for value, one in zip(asked, after, strict=False))
-                return None if is_asked else [*after, *found[len(after) :]]
-            carry = after
-    if op.name == "cond":
-        found = [_through(branch, depends[1:]) for branch in op.bodies]
-        known = [one for one in found if one is not None]
-        return (
-            [any(each) for each in zip(*known, strict=True)]
-            if 0 not in positions and len(known) == len(found)
-            else None
-        )
-    is_linear = (
-        op.name in LINEAR
-        or (op.name in LINEAR_IN_ONE and len(positions) == 1)
-        or positions <= LINEAR_IN.get(op.name, set())
-    )
-    return [True] * len(op.makes) if is_linear else None
-
-
-def _through(body: Body, depends: Sequence[bool]) -> list[bool] | None:
-    """The same for a whole body: its outputs, by its inputs."""
-    known = {value for value, one in zip(body.inputs, depends, strict=True) if one}
-    for op in body.ops:
-        reads = [value in known for value in op.reads]
-        if any(reads):
-            makes = _depend_linearly(op, reads)
-            if makes is None:
-                return None
-            known.update(value for value, one in zip(op.makes, makes, strict=True) if one)
-    return [value in known for value in body.outputs]
+    is_of_one = op.name in LINEAR_IN_ONE and len(positions) == 1
+    return bool(op.bodies) or op.name in LINEAR or is_of_one or positions <= LINEAR_IN.get(op.name, set())
 
 
 def count_vectors(matrix: Value) -> float | None:

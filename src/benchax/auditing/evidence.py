@@ -102,8 +102,6 @@ class ProgramEvidence:
     """JAX's debugging settings that are on, and the line that set each."""
     sees_methods: bool = True
     """Are waits by methods of arrays seen in this JAX?"""
-    programs: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    """The closed jaxpr of a function, by its number in the log."""
 
     @cached_property
     def lines(self) -> list[CallLine]:

@@ -60,7 +60,6 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             main_thread_share(found),
             debugging_settings(log),
             hooks.sees_methods,
-            functions.programs,
         )
         # Python sets `sys.last_type` if an exception that nothing caught ends the program: who waits wants to see it.
         is_whole = how == "exit" and getattr(sys, "last_type", None) is None

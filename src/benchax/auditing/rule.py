@@ -20,7 +20,6 @@ out operations of reverse-mode derivatives, times the alternative in pairs, and 
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -40,7 +39,6 @@ from benchax.options import resolve
 from benchax.program.evaluate import evaluate, look_up
 from benchax.program.index import TracedOp, Value
 from benchax.results.audit import Finding, Where
-from benchax.results.inspection import JaxprFacts
 from benchax.source_files import owner_of
 from benchax.units import seconds, size
 from benchax.workers.pool import Pool
@@ -349,19 +347,6 @@ def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observati
     return found.seen["as it is"], found.seen[name]
 
 
-MOST_OPERATIONS = 500
-"""Operations behind values that are computed again; more take long to compile."""
-
-
-def jaxpr_facts(e: Evidence) -> JaxprFacts:
-    """Returns the counts of the jaxpr.
-
-    Raises:
-        NotMeasured: the jaxpr is out of reach.
-    """
-    return e.inspected("jaxpr")
-
-
 def arrays_of_call(e: Evidence) -> dict[Value, Any]:
     """The inputs of one call that were kept, by the values of the index."""
     pairs = zip(e.program.inputs, e.data, strict=False)
@@ -382,13 +367,10 @@ def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
     if len(e.data) != len(body.inputs):
         raise NotMeasured("what it was called with was not kept, which is done of small arrays")
     behind = {one for value in values for one in value.behind()}
-    makers = {one.maker for one in behind if one.maker is not None}
-    if len(makers) > MOST_OPERATIONS:
-        raise NotMeasured(f"it is made by {len(makers)} operations, which were not computed again")
     needed = [value for value in body.inputs if value in behind]
     if any(value not in given for value in needed):
         raise NotMeasured("an array that it depends on was too large to be kept")
-    ops = [op for op in body.ops if op in makers]
+    ops = [op for op in body.ops if behind.intersection(op.makes)]
 
     def compute(*inputs: Any) -> list[Any]:
         known = evaluate(ops, dict(zip(needed, inputs, strict=True)))
@@ -411,28 +393,10 @@ def is_written(conversion: TracedOp) -> bool:
 
 def name_inputs(e: Evidence) -> list[str]:
     """The name of each input of the program, as its author wrote it: `state.f`, `batch['x']`. It is "input 3" if
-    arguments do not match the inputs one by one, as under a library's jit."""
-    n = len(e.closed_jaxpr.in_avals)
-    if e.recorded is not None and len(e.recorded.input_names) == n:
-        return list(e.recorded.input_names)
-    args, kwargs = e.given
-    parameters = _parameters(e)
-    named = [
-        *((parameters[i] if i < len(parameters) else f"argument {i}", value) for i, value in enumerate(args)),
-        *sorted(kwargs.items()),
-    ]
-    static = {*e.case.static, *(parameters[i] for i in e.case.static if isinstance(i, int) and i < len(parameters))}
-    paths = [
-        name + jax.tree_util.keystr(path)
-        for i, (name, value) in enumerate(named)
-        if name not in static and not (i < len(args) and i in static)
-        for path, _ in jax.tree_util.tree_leaves_with_path(value)
-    ]
-    return paths if len(paths) == n else [f"input {i}" for i in range(n)]
-
-
-def _parameters(e: Evidence) -> list[str]:
-    try:
-        return list(inspect.signature(e.fn).parameters)
-    except (TypeError, ValueError):  # builtins have no signature
-        return []
+    neither JAX nor the call tells it, as under a library's jit."""
+    n, names = len(e.closed_jaxpr.in_avals), e.recorded.input_names if e.recorded is not None else ()
+    if len(names) != n:
+        names = getattr(e.closed_jaxpr.jaxpr.debug_info, "arg_names", None) or ()
+    return (
+        [name or f"input {i}" for i, name in enumerate(names)] if len(names) == n else [f"input {i}" for i in range(n)]
+    )

@@ -184,8 +184,6 @@ class FunctionRecorder:
     """Listens to JAX from now on. Costs nothing on a warm call, for which JAX sends no event."""
 
     def __init__(self, log: Log) -> None:
-        self.programs: dict[int, Any] = {}
-        """The first jaxpr of each function, by its number."""
         self._log = log
         self._kept: dict[FunctionLocation, RecordedFunction] = {}
         """By place: the lambdas that one line makes in each iteration are one function here."""
@@ -221,23 +219,20 @@ class FunctionRecorder:
             if call.fun is None or call.is_nested or (call.user is None and frames.is_of_jax(call.fun)):
                 return
             jaxpr = frames.compiling()
-            self._note_compile(call, jaxpr)
+            self._note_compile(call)
             if self._is_longest(place_of(call, None), step.elapsed_s):
                 self._keep(self._record(call, jaxpr, step.elapsed_s))
 
     def _on_lower(self, call: JaxCall, jaxpr: Any) -> Callable[[float], None]:
         """By hand. Its arguments are looked at now: they are gone when it is compiled."""
-        self._note_compile(call, jaxpr)
+        self._note_compile(call)
         lowered = self._record(call, jaxpr, 0.0)
         return lambda compile_s: self._keep(replace(lowered, compile_s=compile_s))
 
-    def _note_compile(self, call: JaxCall, jaxpr: Any) -> None:
+    def _note_compile(self, call: JaxCall) -> None:
         """The trace has just ended: what the function has read is what is there now."""
-        serial = self._log.function(call.fun)
-        if jaxpr is not None and len(self.programs) < MOST_KEPT:
-            self.programs.setdefault(serial, jaxpr)
         values = outer_values(call.user.fun if call.user else call.fun, _static_values(call))
-        self._watched.setdefault(serial, _Watched()).values = values
+        self._watched.setdefault(self._log.function(call.fun), _Watched()).values = values
 
     def _is_longest(self, place: FunctionLocation, compile_s: float) -> bool:
         """If a function has several programs, the one that took longest to compile is looked at."""

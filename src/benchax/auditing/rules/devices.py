@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-from jax.sharding import NamedSharding
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import NO_ARRAY, Event, grouped
-from benchax.auditing.recorder.views import CallLine, use_of
+from benchax.auditing.recorder.views import CallLine
 from benchax.auditing.rule import MOST_LISTED, Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.rules.transfers import puts_by_place
-from benchax.auditing.syntax import declared_at, made_at, where_of
+from benchax.auditing.syntax import made_at, where_of
 from benchax.errors import NotMeasured
-from benchax.program.index import TracedOp, Value, index
-from benchax.program.jaxpr import own_line, user_line
 from benchax.results.inspection import Collectives
 from benchax.units import count, percent, seconds, size
 from benchax.watching.signatures import describe_placement
@@ -27,9 +24,6 @@ from benchax.watching.signatures import describe_placement
 OFTEN = 5
 LARGE_BYTES = 1 << 20
 """Smaller arrays can be on every device."""
-MOVED_BYTES = 1 << 18
-"""The size of an argument that is moved inside of a function. Between four devices of a CPU, 256 KiB took 0.1 ms of
-0.25, and 4 MiB took 0.2 to 0.6 ms (jaxlib 0.10.2, two cores)."""
 SPREAD_BYTES = 1 << 16
 """Smaller arrays are copied to other devices in no time."""
 
@@ -49,8 +43,6 @@ def resharding(e: ProgramEvidence) -> Iterable[Match]:
         often = [(move, n) for move, n in moved.most_common(5) if n >= OFTEN]
         if often:
             yield _lies_otherwise(line, often)
-    for function, jaxpr in e.programs.items() if jax.device_count() > 1 else ():
-        yield from _inner_moves(e, function, jaxpr)
 
 
 def _moving_puts(e: ProgramEvidence) -> Iterator[Event]:
@@ -123,41 +115,6 @@ def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]
         where=called,
         related=[place for (name, *_), _ in moved for place in made_at(called, line.name, name)],
     )
-
-
-def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Match]:
-    facts = e.log.functions.get(function)
-    if facts is None or jaxpr is None or len(facts.names) != len(jaxpr.in_avals):
-        return
-    seen = Counter[tuple[int, Any]]()
-    for event in e.log.of("call"):
-        for i, serial in enumerate(event.reads if event.function == function else ()):
-            sharding = e.log.arrays.get(serial, NO_ARRAY).sharding
-            if sharding is not None and len(sharding.device_set) > 1:
-                seen[i, sharding] += 1
-    carried = dict(use_of(e.log, function).carried.positions)
-    for inner, given, n in inner_moves(jaxpr, seen):
-        aval, name, came = jaxpr.in_avals[inner.at], facts.names[inner.at], describe_placement(given)
-        what, size_bytes = aval.str_short(short_dtypes=True), aval.size * aval.dtype.itemsize
-        if n < OFTEN or size_bytes < MOVED_BYTES:
-            continue
-        # Placed once, it would come back as before if out_shardings say so.
-        declared = declared_at(where_of(facts.defined), facts.name, "out_shardings") if inner.at in carried else []
-        puts = (event for event in e.log.of("put") if event.note.place.what == what)
-        placed = dict.fromkeys(event.where for event in puts if describe_placement(event.note.made) == came)
-        yield Match(
-            f"{facts.name} moves {name} to another layout in each call",
-            [
-                f"{what}, {size(size_bytes)}, from {came} to {describe_placement(inner.sharding)}",
-                f"in {count(n)} calls while they were watched; nothing else in it reads it as it comes",
-            ],
-            INNER.format(name=name),
-            related=[
-                *declared,
-                ("wanted otherwise here", where_of(inner.line)),
-                *(("placed here", where_of(line)) for line in placed),
-            ],
-        )
 
 
 # ---- mesh-mismatch ----------------------------------------------------------------------------------------------
@@ -240,82 +197,6 @@ PLACE_ONCE = (
     "Place the array once, before the loop: jax.device_put(x, sharding). Or give out_shardings (or a "
     "jax.lax.with_sharding_constraint) to the function that makes it."
 )
-INNER = (
-    "Place {name} as the function wants it before the calls: jax.device_put with the sharding that it gets there, and "
-    "out_shardings that give it back so. Or leave the constraint out, if the function does as well with the layout in "
-    "which it comes."
-)
-
-
-CONSTRAINTS = ("sharding_constraint", "reshard")
-JITS = ("jit", "pjit")
-
-
-class InnerLayout(NamedTuple):
-    """The layout that a function gives to one of its inputs."""
-
-    at: int
-    sharding: Any
-    line: str
-
-
-def inner_moves(closed: Any, seen: Mapping[tuple[int, Any], int]) -> Iterator[tuple[InnerLayout, Any, int]]:
-    """(the layout that the function gives to an argument, another one that it came in, in how many calls)
-
-    Args:
-        seen: calls, by argument and sharding.
-    """
-    for inner in inner_layouts(closed):
-        for (at, sharding), n in seen.items():
-            if at == inner.at and _is_moved(sharding, inner.sharding, len(closed.in_avals[at].shape)):
-                yield inner, sharding, n
-
-
-def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
-    """Yields the layouts of inputs that nothing else reads."""
-    for i, value in enumerate(index(closed).inputs):
-        wanted = [_wanted_layout(op, value) for op in value.readers]
-        if wanted and not value.is_output and all(one is not None for one in wanted):
-            yield InnerLayout(i, wanted[0], value.readers[0].line)
-    yield from _of_inner_jits(closed.jaxpr)
-
-
-def _wanted_layout(op: TracedOp, value: Value) -> Any:
-    """The layout that an equation gives what it reads; None where it does not say, or leaves some of it open."""
-    params = op.params
-    if op.name in CONSTRAINTS and not params.get("unconstrained_dims"):
-        return params.get("sharding", params.get("dst_sharding"))
-    # Before jax 0.7 its specs are called otherwise: then it is not seen.
-    if op.name == "shard_map" and isinstance(params["mesh"], jax.sharding.Mesh) and "in_specs" in params:
-        at = next(i for i, read in enumerate(op.reads) if read is value)
-        return NamedSharding(params["mesh"], params["in_specs"][at])
-    return None
-
-
-def _of_inner_jits(jaxpr: Any) -> Iterator[InnerLayout]:
-    for i, variable in enumerate(jaxpr.invars):
-        readers = [(e, at) for e in jaxpr.eqns for at, atom in enumerate(e.invars) if atom is variable]
-        if len(readers) != 1 or any(atom is variable for atom in jaxpr.outvars):
-            continue
-        ((equation, at),) = readers
-        wanted = equation.params.get("in_shardings", ()) if equation.primitive.name in JITS else ()
-        if at < len(wanted) and isinstance(wanted[at], NamedSharding):
-            yield InnerLayout(i, wanted[at], own_line(equation) or user_line(equation))
-
-
-def _is_moved(given: Any, wanted: Any, n_axes: int) -> bool:
-    """Is some of the array on another device then? Whoever has all of it takes his part where he is."""
-    if not isinstance(wanted, NamedSharding) or given.is_fully_replicated:
-        return False
-    if not isinstance(wanted.mesh, jax.sharding.Mesh):
-        if not isinstance(given, NamedSharding) or given.mesh.abstract_mesh != wanted.mesh:
-            return False
-        wanted = NamedSharding(given.mesh, wanted.spec)
-    # Of another set of devices JAX refuses the call by itself, or it is no question of layouts.
-    is_same_set = given.device_set == wanted.device_set
-    return is_same_set and not wanted.is_fully_replicated and not given.is_equivalent_to(wanted, n_axes)
-
-
 SENT_SHARE = 0.25
 """The share of the bytes that the program reads and writes on each device."""
 

@@ -17,7 +17,6 @@ from benchax.auditing.rule import (
     Match,
     NotApplicable,
     is_written,
-    jaxpr_facts,
     list_some,
     name_inputs,
     probe,
@@ -286,7 +285,7 @@ def weak_type_promotion(e: Evidence) -> Iterable[Match]:
         )
     if e.why_not_called:  # whether a program feeds it back is known: compiled-twice reports what was compiled again
         return
-    facts = jaxpr_facts(e)
+    facts = e.inspected("jaxpr")
     strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
     # Only what looks like an input can be meant to be fed back.
     weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]

@@ -19,7 +19,6 @@ from benchax.auditing.rule import (
     Match,
     NotApplicable,
     arrays_of_call,
-    jaxpr_facts,
     list_some,
     name_inputs,
     rule,
@@ -738,7 +737,7 @@ TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-eleme
 )
 def zero_argument_jit(e: Evidence) -> Iterable[Match]:
     """Finds a compiled function without inputs: all that it computes is known before it runs."""
-    jaxpr = jaxpr_facts(e)
+    jaxpr = e.inspected("jaxpr")
     if jaxpr.inputs or not jaxpr.equations:
         return
     yield Match(
