@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from benchax.auditing import suppression
 from benchax.auditing.evidence import Can, Evidence, ProgramEvidence
@@ -200,8 +200,20 @@ def ask(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding]
     Raises:
         KeyboardInterrupt: after Ctrl-C.
     """
+    found, outcome, why = list[Finding](), cast("Outcome", "fine"), ""
     with _heeding_interrupts():
-        return _ask_rule(rule, evidence)
+        try:
+            for finding in rule.check(evidence):
+                found.append(finding)
+        except NotApplicable as error:
+            outcome, why = "not applicable", error.problem
+        except BenchaxError as error:
+            outcome, why = "not checked", error.problem
+        except Exception as error:  # a mistake of the rule, or the user's function in a way that it did not expect
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            where = "" if user_line(error) else f" (at {Path(at.filename).name}:{at.lineno})"
+            outcome, why = "not checked", f"the rule failed: {diagnose(error, rule.id).message}{where}"
+    return found, Checked(rule.id, rule.title, "finding" if found else outcome, why)
 
 
 @contextmanager
@@ -224,23 +236,6 @@ def _heeding_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if heard:
         raise KeyboardInterrupt
-
-
-def _ask_rule(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding], Checked]:
-    found: list[Finding] = []
-    try:
-        for finding in rule.check(evidence):
-            found.append(finding)
-    except NotApplicable as error:
-        return found, Checked(rule.id, rule.title, "finding" if found else "not applicable", error.problem)
-    except BenchaxError as error:
-        return found, Checked(rule.id, rule.title, "finding" if found else "not checked", error.problem)
-    except Exception as error:  # a mistake of the rule, or the user's function in a way that it did not expect
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        where = "" if user_line(error) else f" (at {Path(at.filename).name}:{at.lineno})"
-        why = f"the rule failed: {diagnose(error, rule.id).message}{where}"
-        return found, Checked(rule.id, rule.title, "finding" if found else "not checked", why)
-    return found, Checked(rule.id, rule.title, "finding" if found else "fine")
 
 
 def rank(finding: Finding) -> tuple[int, float, int]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 import jax
@@ -50,15 +50,20 @@ from benchax.watching.watch import watch
 
 Can = Literal["call", "compile", "trace"]
 T = TypeVar("T")
+
+
+def once(make: Callable[[Any], T]) -> cached_property[T]:
+    """A property that is made once. An exception is the same each time, too."""
+    return cast(
+        "cached_property[T]", property(lambda self: self._find(make.__name__, lambda: make(self)), doc=make.__doc__)
+    )
+
+
 SHORT: Mapping[str, Any] = {"store": "off", "max_time_s": 0.25, "max_warmup_s": 0.25, "stages": "all"}
 """Options of the measurements."""
 COMPARING_S = 20.0
 """A comparison starts no process after this. It takes two processes to compare and two to confirm, of 3 s each on a
 busy machine, and some room."""
-LARGE_EFFECT = 2.0
-"""This much faster or slower, and yet unclear: then the comparison goes on, for noise hides the effect."""
-LONGER_S = 40.0
-"""How long it then goes on."""
 RESERVED_SHARE = 0.25
 """No comparison starts in the last quarter of the time, so that the audit ends about when its time does."""
 WATCHED_CALLS = 3
@@ -176,10 +181,15 @@ class Evidence:
         """Why it must not be called; empty if it may be."""
         return "" if self.can == "call" else NEVER_CALLED
 
-    @property
+    @once
     def plain_case(self) -> Case:
         """With the function under its jit; what that declares static or donated is declared with the case."""
-        return self._once("plain_case", self._plain)
+        if self.is_jitted:
+            self._check_compiles()
+        try:
+            return plain(self.case, self.seed)
+        except NotAvailable as error:
+            raise NotApplicable(error.problem) from error
 
     @property
     def eager_case(self) -> Case:
@@ -187,10 +197,10 @@ class Evidence:
         self._pass("eager")
         return self._without_jit()
 
-    @property
+    @once
     def source(self) -> Source | None:
         """The text of the user's own function; None if it cannot be read."""
-        return self._once("source", lambda: source_of((self.recorded and self.recorded.user) or self.fn))
+        return source_of((self.recorded and self.recorded.user) or self.fn)
 
     @property
     def def_where(self) -> Where | None:
@@ -267,7 +277,7 @@ class Evidence:
             return self.recorded.jaxpr
         if self.can == "trace":
             raise NotMeasured("its jaxpr could not be seen when it was compiled")
-        return self._once("jaxpr", self._reach_jaxpr)
+        return self._jaxpr
 
     @property
     def program(self) -> TracedProgram:
@@ -278,10 +288,22 @@ class Evidence:
         """
         return index(self.closed_jaxpr)
 
-    @property
+    @once
     def failure(self) -> Failure | None:
         """Why it does not trace (`stage` "trace") or compile ("compile"); None if it does."""
-        return None if self.can == "trace" else self._once("failure", self._failure)
+        if self.can == "trace":
+            return None
+        self._pass("compiled")
+        prepared = self._prepared
+        self.tell("tracing and compiling")
+        try:
+            self._find("inspection", lambda: inspect_prepared(self.case, prepared))
+        except BenchaxError as error:
+            # `inspect` says it in its own words; the rules explain what XLA or the user's function raised.
+            cause = error.__cause__ or error
+            self.error = cause if isinstance(cause, Exception) else None
+            return diagnose(cause, "trace" if prepared.step == "trace" else "compile")
+        return None
 
     @property
     def prepared(self) -> Prepared:
@@ -293,7 +315,7 @@ class Evidence:
     def inspection(self) -> Inspection:
         """Returns the compiled form of the function."""
         self._check_compiles()
-        return self._once("inspection", lambda: inspect_prepared(self.case, self._prepared))
+        return self._find("inspection", lambda: inspect_prepared(self.case, self._prepared))
 
     def inspected(self, part: str) -> Any:
         """A part of `inspection`.
@@ -308,26 +330,41 @@ class Evidence:
 
     # ---- what is measured
 
-    @property
+    @once
     def measurement(self) -> Measurement:
         """A short one of the compiled function, with memory."""
         self._check_called()
         self._check_compiles()
-        return self._once("measurement", self._measure_compiled)
+        self.tell("measuring it compiled")
+        options = resolve({**SHORT, "seed": self.seed}, self.case.options, project=self.case.folder)
+        return _check_row(measure(self.case, options, run_id=uuid4().hex, prepared=self.prepared), "compiled")
 
-    @property
+    @once
     def eager(self) -> Measurement:
         """A short one of the eager function."""
+        from benchax.api import run  # noqa: PLC0415  # which imports audits
+
         self._check_called()
         self._pass("eager")
-        return self._once("eager", lambda: self._measure(self.eager_case, "eagerly"))
+        self.tell("measuring it eagerly")
+        (row,) = run([self.eager_case], call={**SHORT, "seed": self.seed})
+        return _check_row(row, "eagerly")
 
-    @property
+    @once
     def watch(self) -> Watch:
         """A few calls of the function as it was given, with new inputs of one shape."""
         self._check_called()
         self._pass("compiled" if self.is_jitted else "eager")
-        return self._once("watch", self._watch)
+        self.tell("calling it")
+        # A copy for each call, for a function that donates takes its arguments away.
+        calls = [reveal(self.inputs.renewed()) for _ in range(WATCHED_CALLS)]
+        with watch() as seen:
+            for args, kwargs in calls:
+                try:
+                    jax.block_until_ready(self.fn(*args, **kwargs))
+                except Exception as error:
+                    raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
+        return seen
 
     @property
     def budget_s(self) -> float:
@@ -355,7 +392,7 @@ class Evidence:
         limit_s = self.timeout_s
         if limit_s is None or self.can != "call":
             return TrialCall(way)
-        return self._once(f"{way} trial", lambda: self._try(way, limit_s))
+        return self._find(f"{way} trial", lambda: self._try(way, limit_s))
 
     @property
     def trials(self) -> list[TrialCall]:
@@ -368,7 +405,7 @@ class Evidence:
 
     # ---- how
 
-    def _once(self, name: str, make: Callable[[], T]) -> T:
+    def _find(self, name: str, make: Callable[[], T]) -> T:
         """An exception is the same each time, too."""
         if name not in self._parts:
             try:
@@ -403,18 +440,16 @@ class Evidence:
         obstacle = self.trial("compiled").obstacle
         return obstacle is not None and obstacle.stage in BEFORE_TRACING
 
-    @property
+    @once
     def _prepared(self) -> Prepared:
-        return self._once("prepared", self._prepare)
-
-    def _prepare(self) -> Prepared:
         inputs = make_inputs(self.case, self.seed) if self.can == "call" else abstract_inputs(self.case)
         return Prepared(self._program_with(inputs), inputs)
 
     def _program_with(self, inputs: Inputs) -> CallableProgram:
         return program_of(self.case, inputs) if self.can == "call" else program_that_ran(self.case)
 
-    def _reach_jaxpr(self) -> Any:
+    @once
+    def _jaxpr(self) -> Any:
         # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
         obstacle = self.trial("compiled").obstacle
         # What ran too long or crashed in another process was traced there, so that it can be traced here.
@@ -425,42 +460,9 @@ class Evidence:
                 return trace(self._program_with(inputs), *inputs.renewed(copy=False)).jaxpr
         return self.prepared.built.reach_trace().jaxpr
 
-    def _failure(self) -> Failure | None:
-        self._pass("compiled")
-        prepared = self._prepared
-        self.tell("tracing and compiling")
-        try:
-            self._once("inspection", lambda: inspect_prepared(self.case, prepared))
-        except BenchaxError as error:
-            # `inspect` says it in its own words; the rules explain what XLA or the user's function raised.
-            cause = error.__cause__ or error
-            self.error = cause if isinstance(cause, Exception) else None
-            return diagnose(cause, "trace" if prepared.step == "trace" else "compile")
-        return None
-
     def _without_jit(self) -> Case:
         case = self.plain_case if self.is_jitted else self.case  # without tracing it, which may be in vain
         return replace(case, jit=False, donate=(), id=replace(case.id, variant="eager"))
-
-    def _plain(self) -> Case:
-        if self.is_jitted:
-            self._check_compiles()
-        try:
-            return plain(self.case, self.seed)
-        except NotAvailable as error:
-            raise NotApplicable(error.problem) from error
-
-    def _measure_compiled(self) -> Measurement:
-        self.tell("measuring it compiled")
-        options = resolve({**SHORT, "seed": self.seed}, self.case.options, project=self.case.folder)
-        return _check_row(measure(self.case, options, run_id=uuid4().hex, prepared=self.prepared), "compiled")
-
-    def _measure(self, case: Case, what: str) -> Measurement:
-        from benchax.api import run  # noqa: PLC0415  # which imports audits
-
-        self.tell(f"measuring it {what}")
-        (row,) = run([case], call={**SHORT, "seed": self.seed})
-        return _check_row(row, what)
 
     def _try(self, way: Way, limit_s: float) -> TrialCall:
         begun = perf_counter()
@@ -469,45 +471,23 @@ class Evidence:
         return found
 
     def _compare(self, pair: Pair) -> Comparison:
-        name = pair.name
-        # A change is confirmed whatever the hour: a late start would end long after the time that was asked for.
-        if self._ends_too_late():
+        name, begun = pair.name, perf_counter()
+        # A change is confirmed whatever the hour: a late start would end long after the time that was asked for. Each
+        # comparison takes about as long as the one before it, and the first as long as two processes.
+        least_s = self._longest_s or 2 * self.process_s
+        if self.budget_s <= max(RESERVED_SHARE * self.max_time_s, least_s):
             raise NotMeasured(f"the {self.max_time_s:g} s for comparisons were used up (--max-time)")
         self.tell(f"comparing with {name}")
-        found = self._time(pair, Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s)))
-        if is_hidden(found) and not self._ends_too_late():
-            self.tell(f"comparing with {name} for longer, for the effect is large")
-            found = self._time(pair, Effort(looks=(4, 6, 8), max_time_s=min(LONGER_S, self.budget_s)))
+        given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
+        effort = Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s))
+        try:
+            found = WorkerLab(resolve(given, project=self.case.folder), effort).time_pairs([pair])[name]
+        finally:
+            self._longest_s = max(self._longest_s, perf_counter() - begun)
         if found.failure is not None:
             raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
         self._comparisons.append((pair, found))
         return found
-
-    def _ends_too_late(self) -> bool:
-        """Each comparison takes about as long as the one before it, and the first as long as two processes."""
-        least_s = self._longest_s or 2 * self.process_s
-        return self.budget_s <= max(RESERVED_SHARE * self.max_time_s, least_s)
-
-    def _time(self, pair: Pair, effort: Effort) -> Comparison:
-        begun = perf_counter()
-        try:
-            given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
-            lab = WorkerLab(resolve(given, project=self.case.folder), effort)
-            return lab.time_pairs([pair])[pair.name]
-        finally:
-            self._longest_s = max(self._longest_s, perf_counter() - begun)
-
-    def _watch(self) -> Watch:
-        self.tell("calling it")
-        # A copy for each call, for a function that donates takes its arguments away.
-        calls = [reveal(self.inputs.renewed()) for _ in range(WATCHED_CALLS)]
-        with watch() as seen:
-            for args, kwargs in calls:
-                try:
-                    jax.block_until_ready(self.fn(*args, **kwargs))
-                except Exception as error:
-                    raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
-        return seen
 
     def _list_remarks(self) -> Iterable[Remark]:
         trials = self.trials
@@ -529,11 +509,6 @@ class Evidence:
         done += [text for part, text in _DONE.items() if self._has(part)]
         done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
         yield Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")
-
-
-def is_hidden(c: Comparison) -> bool:
-    """Is it unclear, though a large effect was seen?"""
-    return c.verdict == "unclear" and bool(c.ratio) and max(c.ratio or 1.0, 1 / (c.ratio or 1.0)) >= LARGE_EFFECT
 
 
 def _check_row(row: Measurement, what: str) -> Measurement:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.auditing.rule import page_of
+from benchax.auditing.syntax import readable
 from benchax.errors import UsageError, one_of
 from benchax.options import project_table
 from benchax.results.audit import Finding, Suppressed, Where
@@ -105,32 +106,14 @@ def _around(where: Where) -> list[Ignore]:
     """Returns the suppressions in comments on a line, and on the headers of the functions around it; the nearest
     first."""
     file, line = where
-    headers = sorted((first, last) for first, last, end in _functions(file) if first <= line <= end)
-    spans = [(line, line), *reversed(headers)]
-    listed = [i for first, last in spans for i in _comments(file) if i.where and first <= i.where[1] <= last]
-    return list(dict.fromkeys(listed))
-
-
-def _functions(file: str) -> tuple[tuple[int, int, int], ...]:
-    """(first line, last line of its header, last line) of every function; its decorators are part of the header."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return ()
-    return tuple(
-        (
-            min([node.lineno, *(d.lineno for d in node.decorator_list)]),
-            # A header may take several lines: all up to the first one of the body.
-            max(node.lineno, node.body[0].lineno - 1),
-            node.end_lineno or node.lineno,
-        )
-        for node in ast.walk(tree)
-        if isinstance(node, _FUNCTIONS)
-    )
-
-
-def _comments(file: str) -> list[Ignore]:
-    return list(comments("".join(linecache.getlines(file)), file))
+    nodes = [node for node in ast.walk(readable(file)) if isinstance(node, _FUNCTIONS)]
+    # A header may take several lines: all from the first decorator up to the first line of the body.
+    firsts = [(min([node.lineno, *(d.lineno for d in node.decorator_list)]), node) for node in nodes]
+    around = sorted((first, node.lineno, node) for first, node in firsts if first <= line <= (node.end_lineno or 0))
+    headers = [(first, max(at, node.body[0].lineno - 1)) for first, at, node in reversed(around)]
+    listed = list(comments("".join(linecache.getlines(file)), file))
+    found = [i for first, last in ((line, line), *headers) for i in listed if i.where and first <= i.where[1] <= last]
+    return list(dict.fromkeys(found))
 
 
 def comments(text: str, file: str) -> Iterator[Ignore]:

@@ -67,12 +67,16 @@ class TrialCall:
         return self.obstacle.advice if self.obstacle else ""
 
 
+def _way(case: Case) -> Way:
+    return "compiled" if case.jit else "eager"
+
+
 def try_case(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) -> TrialCall:
     """Calls it once, compiled or, if the case is not to be jitted, eagerly; no stage takes longer than `limit_s`."""
-    way: Way = "compiled" if case.jit else "eager"
+    way = _way(case)
     doing = f"trying it {HOW[way]} in a worker process"
     tell(doing)
-    found = shared_pool(warm=False).call(
+    found: TrialCall | Failure = shared_pool(warm=False).call(
         call_once,
         (case, seed),
         limit_stages(limit_s),
@@ -80,33 +84,18 @@ def try_case(case: Case, seed: int, limit_s: float, tell: Callable[[str], None])
         shows_output=False,  # it will say the same in this process
         on_message=lambda message: tell(f"{doing}: {message['stage']}"),
     )
-    return _judge(way, found)
-
-
-@dataclass(frozen=True)
-class TrialAnswer:
-    """How a call in a worker ended."""
-
-    error: Failure | None = None
-    """The Python exception that it raised."""
-
-
-def _judge(way: Way, found: TrialAnswer | Failure) -> TrialCall:
-    if isinstance(found, Failure):
-        if found.stage == "start" and found.kind != "timeout":  # it was not reached
-            return TrialCall(way, untried=found.message)
-        return TrialCall(way, found)
-    if found.error is not None and found.error.stage == "inputs":
-        # As where an accelerator has no room for two processes.
-        return TrialCall(way, untried=f"its inputs cannot be made there: {found.error.message}")
-    return TrialCall(way, error=found.error)
+    if not isinstance(found, Failure):
+        return found
+    if found.stage == "start" and found.kind != "timeout":  # it was not reached
+        return TrialCall(way, untried=found.message)
+    return TrialCall(way, found)
 
 
 @task
-def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
+def call_once(argument: tuple[Case, int], say: Say) -> TrialCall:
     """A `BaseException` that is not an `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
     case, seed = argument
-    stage = "inputs"
+    way, stage = _way(case), "inputs"
 
     def enter(name: str) -> None:
         nonlocal stage
@@ -117,12 +106,11 @@ def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
         # A program that this trial left in the user's persistent cache would be found there by the audit, which tells
         # of it.
         with without_cache():
-            _call(case, seed, enter)
+            prepare(case, seed, enter).call_first()
+            jax.effects_barrier()  # callbacks that nothing waits for
     except Exception as error:
-        return TrialAnswer(diagnose(error, stage))
-    return TrialAnswer()
-
-
-def _call(case: Case, seed: int, enter: Callable[[str], None]) -> None:
-    prepare(case, seed, enter).call_first()
-    jax.effects_barrier()  # callbacks that nothing waits for
+        failure = diagnose(error, stage)
+        if stage == "inputs":  # as where an accelerator has no room for two processes
+            return TrialCall(way, untried=f"its inputs cannot be made there: {failure.message}")
+        return TrialCall(way, error=failure)
+    return TrialCall(way)
