@@ -367,15 +367,12 @@ def _join_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     if first.severity == "info":
-        told = [f"also {without_folders(_line_of(each))}: {each.title}" for each in others]
+        lines = [f"{each.where[0]}:{each.where[1]}" if each.where else "elsewhere" for each in others]
+        told = [f"also {without_folders(line)}: {each.title}" for line, each in zip(lines, others, strict=True)]
     else:
-        lines = dict.fromkeys(line for each in others for line in (each.title, each.seen[0], each.seen[-1]))
-        told = [f"also {line}" for line in lines if line not in (first.title, *first.seen)]
+        texts = dict.fromkeys(text for each in others for text in (each.title, each.seen[0], each.seen[-1]))
+        told = [f"also {text}" for text in texts if text not in (first.title, *first.seen)]
     return replace(first, seen=(*first.seen, *list_some(told, what="functions")))
-
-
-def _line_of(finding: Finding) -> str:
-    return f"{finding.where[0]}:{finding.where[1]}" if finding.where else "elsewhere"
 
 
 def _answer(of_program: Checked, functions: Sequence[Audit]) -> Checked:

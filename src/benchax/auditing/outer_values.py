@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from benchax.auditing.syntax import Function, callee_name, source_of
+from benchax.auditing.syntax import Function, callee_name, path_of, source_of
 from benchax.source_files import owner_of
 
 MISSING = object()
@@ -192,21 +192,11 @@ def _made_inside(tree: ast.AST) -> Iterator[str]:
 
 
 def _read_in(node: ast.AST) -> Iterator[tuple[tuple[str, ...], int]]:
-    chain = _chain(node)
-    if chain:
-        yield chain, getattr(node, "lineno", 0)
+    path = path_of(node) if isinstance(getattr(node, "ctx", None), ast.Load) else ""
+    if path:
+        yield tuple(path.split(".")), getattr(node, "lineno", 0)
         return
     # What is handed to a callback runs in each call, and reads what is there then.
     is_callback = isinstance(node, ast.Call) and "callback" in callee_name(node)
     for child in () if is_callback else ast.iter_child_nodes(node):
         yield from _read_in(child)
-
-
-def _chain(node: ast.AST) -> tuple[str, ...]:
-    names: list[str] = []
-    while isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-        names.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
-        return ()
-    return (node.id, *reversed(names))

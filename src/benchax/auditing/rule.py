@@ -189,8 +189,8 @@ class Rule:
         seen, gain, instead = list(match.seen), match.gain or Gain(), match.instead
         if instead is not None:
             now, better = (
-                make_case(fn, instead.inputs, name=fn.__name__.strip("_"), static=instead.static)
-                for fn in (instead.now, instead.better)
+                make_case(fn, instead.inputs, name=name, static=instead.static)
+                for name, fn in (("now", instead.now), ("better", instead.better))
             )
             tried = try_variant(e, instead.name, better, now)
             timed = tried.comparison

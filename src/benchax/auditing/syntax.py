@@ -164,6 +164,14 @@ def last_name(node: ast.AST | None) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
+def path_of(node: ast.AST) -> str:
+    """x, self.env; empty for what has no name."""
+    if isinstance(node, ast.Attribute):
+        before = path_of(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def callee_name(call: ast.Call) -> str:
     """jit of jax.jit(f)."""
     return last_name(call.func)
@@ -386,7 +394,7 @@ def _values_of(tree: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
 
 def _given(scope: ast.AST, name: str) -> Iterator[ast.expr]:
     """Values that a scope gives to a name, and that it or the functions inside give to an attribute."""
-    own = {id(node) for node in _nodes_of_scope(scope)}
+    own = {id(node) for node in nodes_of_scope(scope)}
 
     def is_of_it(node: ast.AST, target: ast.AST) -> bool:
         parts = (one for one in ast.walk(target) if last_name(one) == name)
@@ -400,7 +408,7 @@ def _given(scope: ast.AST, name: str) -> Iterator[ast.expr]:
             yield from [node.iter] if is_of_it(node, node.target) else []
 
 
-def _nodes_of_scope(scope: ast.AST) -> Iterator[ast.AST]:
+def nodes_of_scope(scope: ast.AST) -> Iterator[ast.AST]:
     """Without those in the functions inside, whose names are not known outside."""
     waiting = list(ast.iter_child_nodes(scope))
     while waiting:

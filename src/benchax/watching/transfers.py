@@ -73,7 +73,6 @@ _sees: list[Direction] = []
 _busy = threading.local()
 _calls = itertools.count()
 _called = 0
-_looked_s = 0.0
 _told_at: dict[tuple[Direction, str | None, str], int] = {}
 """The number of the last call when a line was reported."""
 
@@ -133,11 +132,6 @@ class BatchedCall:
         self.__name__, self.defined, self.is_of_jax = name, defined, is_of_jax
 
 
-def looked_s() -> float:
-    """Seconds that all threads have spent on looking at calls and reads."""
-    return _looked_s
-
-
 def clock() -> float:
     """Seconds on a clock of this thread that stands still while calls and reads are looked at."""
     now = getattr(_busy, "looks_since", None) or time.perf_counter()
@@ -147,7 +141,6 @@ def clock() -> float:
 @contextlib.contextmanager
 def _looking() -> Iterator[None]:
     """Whatever surprises us in there is not the user's fault."""
-    global _looked_s
     if getattr(_busy, "looks_since", None) is not None:
         yield
         return
@@ -156,9 +149,7 @@ def _looking() -> Iterator[None]:
         with contextlib.suppress(Exception):
             yield
     finally:
-        elapsed_s = time.perf_counter() - _busy.looks_since
-        _busy.looked_s = getattr(_busy, "looked_s", 0.0) + elapsed_s
-        _looked_s += elapsed_s
+        _busy.looked_s = getattr(_busy, "looked_s", 0.0) + time.perf_counter() - _busy.looks_since
         _busy.looks_since = None
 
 

@@ -54,11 +54,6 @@ def copy_inputs(call: JaxCall, static: set[Any], jaxpr: Any, rest_bytes: int) ->
     return tuple(copies)
 
 
-def size_of(copies: Sequence[Any]) -> int:
-    """Bytes that they take."""
-    return sum(getattr(one, "nbytes", 8) for one in copies)
-
-
 def name_inputs(call: JaxCall, static: set[Any]) -> tuple[str, ...]:
     """Returns the names of the same leaves in the user's function. This also works behind a library's wrapper, which
     gives jax.jit the same arrays in another order."""
@@ -249,7 +244,7 @@ class FunctionRecorder:
 
     def _record(self, call: JaxCall, jaxpr: Any, compile_s: float) -> RecordedFunction:
         with self._lock:
-            rest_bytes = MOST_COPIED - sum(size_of(one.inputs) for one in self._kept.values())
+            rest_bytes = MOST_COPIED - sum(getattr(i, "nbytes", 8) for one in self._kept.values() for i in one.inputs)
         static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
         return RecordedFunction(
             self._log.function(call.fun),

@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -98,7 +97,9 @@ class HostHooks:
         for name in users_of_keys():
             self._wrap(jax.random, name, self._draw)
         try:
-            array_type = _array_type()
+            # The class of arrays, which JAX names nowhere else.
+            from jax._src.array import ArrayImpl as array_type  # noqa: PLC0415, TID251
+
             for name in METHODS:
                 self._wrap(array_type, name, self._wait)
             # Numba knows functions of NumPy by themselves: it would not compile what calls another.
@@ -119,7 +120,8 @@ class HostHooks:
 
         @functools.wraps(function, assigned)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if only is not None and not (args and type(args[0]) is only and _is_outside_jax(sys._getframe(1))):
+            is_one = only is None or (bool(args) and type(args[0]) is only)
+            if not is_one or (only is not None and owner_of(sys._getframe(1).f_code.co_filename) == "jax"):
                 return function(*args, **kwargs)
             # One of them calls another; only what you call counts. What a package does in its own lines you cannot
             # change, but a key that it was given is yours.
@@ -263,13 +265,3 @@ def debugging_settings(log: Log) -> dict[str, str]:
     """Settings for finding mistakes that are on now, and the line that set each; empty if no line did."""
     lines = {event.by: event.where for event in log.of("setting")}
     return {name: lines.get(name, "") for name in DEBUGGING if bool(getattr(jax.config, name, False))}
-
-
-def _is_outside_jax(frame: FrameType) -> bool:
-    return owner_of(frame.f_code.co_filename) != "jax"
-
-
-def _array_type() -> Any:
-    from jax._src.array import ArrayImpl  # noqa: PLC0415, TID251  # the class of arrays, which JAX names nowhere else
-
-    return ArrayImpl

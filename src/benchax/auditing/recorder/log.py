@@ -113,13 +113,10 @@ class Log:
         self.died: dict[int, int] = {}
         """How many events there were when an array was deleted."""
         self.functions: dict[int, FunctionFacts] = {}
-        self.sites: dict[CallSite, int] = {}
         self.entered: list[CallSite] = []
         """One entry for each time that a call site was entered."""
         self.seen_s = 0.0
         """How long calls were watched."""
-        self.looked_s = 0.0
-        """How much of that was spent on looking."""
         self._serial = 0
         self._ids = 0
         self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}

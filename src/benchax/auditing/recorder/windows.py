@@ -21,10 +21,10 @@ from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log, look
 from benchax.auditing.recorder.rounded import LostDigitsNotes
 from benchax.profiling.stack_sampler import PacedSampler
 from benchax.results.watch import ObservedTransfer, Transfers
-from benchax.source_files import is_generated, owner_of
+from benchax.source_files import is_generated, outward, owner_of
 from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.functions import place_of
-from benchax.watching.transfers import BatchedCall, clock, looked_s, watch_transfers
+from benchax.watching.transfers import BatchedCall, clock, watch_transfers
 
 # Samples the lines of your code that the main thread runs between calls, such as loading a batch.
 #
@@ -51,15 +51,14 @@ class HostSampler(PacedSampler):
             self._log.add(Event("sample", "", stack[-1], now, note=(stack, elapsed_s)))
 
 
-def _host_lines(frame: FrameType | None) -> tuple[str, ...]:
+def _host_lines(innermost: FrameType) -> tuple[str, ...]:
     lines: list[str] = []
-    while frame is not None:
+    for frame in outward(innermost):
         owner = owner_of(frame.f_code.co_filename)
         if owner in ("jax", "benchax"):
             return ()
         if owner == "user" and not is_generated(frame.f_code.co_filename):
             lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        frame = frame.f_back
     return tuple(reversed(lines))
 
 
@@ -93,7 +92,6 @@ class CallWindows:
 
     def _open(self) -> None:
         self._opened = perf_counter()
-        self._looked_before_s = looked_s()
         self._before = Counter(self.log.counts)
         self.log.add(Event("window", "", ""))
         found = self._block.enter_context(watch_transfers(self._hear, self._hear_result, self._hear_transfer))
@@ -190,7 +188,6 @@ class CallWindows:
             block, self._block = self._block, contextlib.ExitStack()
             if self.is_begun and self._opened:
                 self.log.seen_s += perf_counter() - self._opened
-                self.log.looked_s += looked_s() - self._looked_before_s
             self._opened = 0.0
         block.close()
 

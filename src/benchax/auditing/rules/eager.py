@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import timeit
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from time import perf_counter
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from benchax.auditing.syntax import (
     holds,
     innermost_loop,
     kind_of,
+    path_of,
     readable,
     scopes_around,
     tree_of,
@@ -89,7 +90,7 @@ def _made_of(loop: ast.AST, asked: list[ast.Call], made: set[str]) -> Iterator[s
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             # What a method is given may stay in its object: env.step(action).
             if any(map(is_of_it, (*node.args, *node.keywords))):
-                yield _path(node.func.value)
+                yield path_of(node.func.value)
         elif isinstance(node, ast.If) and is_of_it(node.test):
             for one in ast.walk(node):
                 if isinstance(one, Assigned):
@@ -100,20 +101,12 @@ def _targets(node: Assigned) -> Iterator[str]:
     """An array that is filled by index is no value that the next iteration needs."""
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         for leaf in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-            yield _path(leaf.value if isinstance(leaf, ast.Starred) else leaf)
+            yield path_of(leaf.value if isinstance(leaf, ast.Starred) else leaf)
 
 
 def _reads(node: ast.AST, made: set[str]) -> bool:
-    paths = (_path(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute))
+    paths = (path_of(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute))
     return any(path in made for path in paths)
-
-
-def _path(node: ast.AST) -> str:
-    """x, self.env; empty for what has no name."""
-    if isinstance(node, ast.Attribute):
-        before = _path(node.value)
-        return f"{before}.{node.attr}" if before else ""
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 OUTSIDE = ("stage", "fold_in", "split")
@@ -323,16 +316,9 @@ def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
 
 def call_s() -> float:
     """Seconds of a call of a program that adds two numbers: the quickest of some rounds."""
-    add = jax.jit(lambda a, b: a + b)
-    one = jnp.ones(())
+    add, one = jax.jit(lambda a, b: a + b), jnp.ones(())
     add(one, one).block_until_ready()
-    best = float("inf")
-    for _ in range(5):
-        begun = perf_counter()
-        for _ in range(ROUNDS):
-            add(one, one)
-        best = min(best, (perf_counter() - begun) / ROUNDS)
-    return best
+    return min(timeit.repeat(lambda: add(one, one), number=ROUNDS)) / ROUNDS
 
 
 # ---- arrays outside of jit --------------------------------------------------------------------------------------

@@ -13,7 +13,16 @@ from benchax.auditing.recorder.log import grouped
 from benchax.auditing.recorder.views import CallLine, HostLine, WaitLine, host_lines, wait_lines
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.rules.transfers import is_costly
-from benchax.auditing.syntax import Function, callee_name, holds, last_name, loops_around, tree_of, where_of
+from benchax.auditing.syntax import (
+    Function,
+    callee_name,
+    holds,
+    last_name,
+    loops_around,
+    nodes_of_scope,
+    tree_of,
+    where_of,
+)
 from benchax.errors import NotMeasured
 from benchax.source_files import without_folders
 from benchax.units import count, percent, seconds
@@ -144,7 +153,7 @@ def _unawaited(file: str, interval: Interval, called: int, line: CallLine) -> Ma
 def intervals(tree: ast.AST) -> Iterator[Interval]:
     """Each `begun = clock()` and the next `clock() - begun`, or `ended - begun` with `ended = clock()`."""
     for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, Function))):
-        nodes = list(_own_nodes(scope))
+        nodes = list(nodes_of_scope(scope))
         begun: dict[str, list[int]] = {}
         for node in nodes:
             if isinstance(node, ast.Assign | ast.NamedExpr) and isinstance(node.value, ast.Call):
@@ -190,7 +199,7 @@ def _timing_generators(tree: ast.AST) -> Iterator[str]:
     """Those that read a clock before and after their one `yield`."""
     for scope in ast.walk(tree):
         if isinstance(scope, ast.FunctionDef) and "contextmanager" in map(last_name, scope.decorator_list):
-            yields = [node.lineno for node in _own_nodes(scope) if isinstance(node, ast.Yield)]
+            yields = [node.lineno for node in nodes_of_scope(scope) if isinstance(node, ast.Yield)]
             around = [one for one in intervals(scope) if any(one.first < at <= one.last for at in yields)]
             if any(not _waits(scope, one) for one in around):
                 yield scope.name
@@ -240,14 +249,6 @@ def _is_before(node: ast.Call, end: ast.AST | None) -> bool:
         return True
     last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
     return last <= (getattr(end, "lineno", 0), getattr(end, "col_offset", 0))
-
-
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Without those of functions inside."""
-    for child in ast.iter_child_nodes(scope):
-        yield child
-        if not isinstance(child, Function):
-            yield from _own_nodes(child)
 
 
 # ---- host-between-calls -----------------------------------------------------------------------------------------

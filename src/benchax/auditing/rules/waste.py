@@ -68,17 +68,15 @@ def one_hot_matmul(e: Evidence) -> Iterator[Match]:
                 [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {flops}"],
                 lost=(op.work * op.times, e.program.body.work),
                 op=op,
-                instead=Instead("a lookup", "this product", _multiply, _look_up, inputs),
+                instead=Instead(
+                    "a lookup",
+                    "this product",
+                    lambda table, index: jax.nn.one_hot(index, table.shape[0], dtype=table.dtype) @ table,
+                    lambda table, index: jnp.take(table, index, axis=0),
+                    inputs,
+                ),
             )
             break
-
-
-def _multiply(table: jax.Array, index: jax.Array) -> jax.Array:
-    return jax.nn.one_hot(index, table.shape[0], dtype=table.dtype) @ table
-
-
-def _look_up(table: jax.Array, index: jax.Array) -> jax.Array:
-    return jnp.take(table, index, axis=0)
 
 
 @rule(
@@ -156,8 +154,7 @@ def broadcast_matmul(e: Evidence) -> Iterator[Match]:
         n, m, d = (math.prod(value.shape[i] for i in axes) for axes in (rows, columns, summed))
         if is_weighted or not summed <= one.varying & other.varying or min(n, m, d) < FEW_ELEMENTS:
             continue
-        what = "squared differences" if is_difference else "products"
-        pair = (_subtract_all, _distances) if is_difference else (_multiply_all, _product)
+        what, advice, now, better = _OF_DIFFERENCES if is_difference else _OF_PRODUCTS
         inputs = (f"{value.dtype}[{n},{d}]", f"{value.dtype}[{m},{d}]")
         elements = n * m * d
         yield Match(
@@ -168,17 +165,27 @@ def broadcast_matmul(e: Evidence) -> Iterator[Match]:
                     f"{size(elements * value.dtype.itemsize)} if they are kept"
                 )
             ],
-            _OF_DIFFERENCES if is_difference else _OF_PRODUCTS,
+            advice,
             op=op,
-            instead=Instead("a matrix product", "this sum", *pair, inputs),
+            instead=Instead("a matrix product", "this sum", now, better, inputs),
         )
 
 
-_OF_PRODUCTS = "Write it as a matrix product: a @ b.T, or jnp.einsum('nd,md->nm', a, b)."
+_OF_PRODUCTS = (
+    "products",
+    "Write it as a matrix product: a @ b.T, or jnp.einsum('nd,md->nm', a, b).",
+    lambda a, b: (a[:, None] * b[None]).sum(-1),
+    lambda a, b: a @ b.T,
+)
 _OF_DIFFERENCES = (
-    "|a - b|² is |a|² - 2 a·b + |b|²: (a**2).sum(-1)[:, None] - 2 * a @ b.T + (b**2).sum(-1)[None]. It rounds "
-    "differently: small distances of large vectors lose digits, and can come out below zero (jnp.maximum(d, 0)). With "
-    "a weight w of each coordinate of b it is (a**2) @ w.T - 2 * a @ (b * w).T + (b**2 * w).sum(-1)[None]."
+    "squared differences",
+    (
+        "|a - b|² is |a|² - 2 a·b + |b|²: (a**2).sum(-1)[:, None] - 2 * a @ b.T + (b**2).sum(-1)[None]. It rounds "
+        "differently: small distances of large vectors lose digits, and can come out below zero (jnp.maximum(d, 0)). "
+        "With a weight w of each coordinate of b it is (a**2) @ w.T - 2 * a @ (b * w).T + (b**2 * w).sum(-1)[None]."
+    ),
+    lambda a, b: ((a[:, None] - b[None]) ** 2).sum(-1),
+    lambda a, b: (a**2).sum(-1)[:, None] - 2 * a @ b.T + (b**2).sum(-1)[None],
 )
 
 
@@ -217,22 +224,6 @@ def _square_root(value: Value, weights: list[Value]) -> Value | None:
             weights.append(weight)
             return found
     return None
-
-
-def _subtract_all(a: jax.Array, b: jax.Array) -> jax.Array:
-    return ((a[:, None] - b[None]) ** 2).sum(-1)
-
-
-def _distances(a: jax.Array, b: jax.Array) -> jax.Array:
-    return (a**2).sum(-1)[:, None] - 2 * a @ b.T + (b**2).sum(-1)[None]
-
-
-def _multiply_all(a: jax.Array, b: jax.Array) -> jax.Array:
-    return (a[:, None] * b[None]).sum(-1)
-
-
-def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    return a @ b.T
 
 
 LEAST_RATIO, LEAST_SAVED = 2.0, 1 << 24
@@ -275,16 +266,10 @@ def matmul_order(e: Evidence) -> Iterator[Match]:
                 "chooses. It rounds differently.",
                 lost=((flops - other) * op.times, e.program.body.work),
                 op=op,
-                instead=Instead("the other order", "this product", _first_two, _last_two, inputs),
+                instead=Instead(
+                    "the other order", "this product", lambda a, b, c: (a @ b) @ c, lambda a, b, c: a @ (b @ c), inputs
+                ),
             )
-
-
-def _first_two(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
-    return (a @ b) @ c
-
-
-def _last_two(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
-    return a @ (b @ c)
 
 
 # ---- sort-top-k ------------------------------------------------------------------------------------------------------
@@ -324,7 +309,14 @@ def sort_top_k(e: Evidence) -> Iterator[Match]:
             f"sorts {n} elements and uses {used}",
             [f"a sort of {key.spec} along its axis {axis}{op.at}"],
             op=op,
-            instead=Instead("selected by top_k", "this sort", _sort, _select, inputs, static=(1,)),
+            instead=Instead(
+                "selected by top_k",
+                "this sort",
+                lambda x, k: jnp.sort(x)[:, ::-1][:, :k],
+                lambda x, k: jax.lax.top_k(x, k)[0],
+                inputs,
+                static=(1,),
+            ),
         )
 
 
@@ -371,14 +363,6 @@ def _taken(op: TracedOp, value: Value, axis: int) -> tuple[int, int] | None:
 def unwrapped(index: Value) -> Value:
     """An index without what JAX does for negative ones."""
     return unwrap_index(index).back(MOVES)
-
-
-def _sort(x: jax.Array, k: int) -> jax.Array:
-    return jnp.sort(x)[:, ::-1][:, :k]
-
-
-def _select(x: jax.Array, k: int) -> jax.Array:
-    return jax.lax.top_k(x, k)[0]
 
 
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------

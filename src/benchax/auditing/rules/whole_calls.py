@@ -8,12 +8,12 @@ import inspect
 import math
 import mmap
 import os
+import timeit
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import jax
@@ -137,17 +137,12 @@ def outside_s() -> float:
     """The seconds that a call of jax.vmap(jax.jit(f)) takes longer than one of jax.jit(jax.vmap(f)), adding two
     numbers."""
     add = jax.jit(lambda a: a + 1)
-    best = {}
-    for name, call in (("outside", jax.vmap(add)), ("inside", jax.jit(jax.vmap(add)))):
+
+    def quickest_s(call: Callable[..., Any]) -> float:
         call(ONE).block_until_ready()
-        rounds = []
-        for _ in range(5):
-            begun = perf_counter()
-            for _ in range(20):
-                call(ONE)
-            rounds.append((perf_counter() - begun) / 20)
-        best[name] = min(rounds)
-    return max(0.0, best["outside"] - best["inside"])
+        return min(timeit.repeat(lambda: call(ONE), number=20)) / 20
+
+    return max(0.0, quickest_s(jax.vmap(add)) - quickest_s(jax.jit(jax.vmap(add))))
 
 
 def _mapped_jit(e: Evidence) -> Where | None:

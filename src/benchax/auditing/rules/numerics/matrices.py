@@ -101,54 +101,30 @@ def _well(a: jax.Array) -> jax.Array:
     return a + a.shape[0] * jnp.eye(a.shape[0], dtype=a.dtype)
 
 
-def _invert(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.linalg.inv(_well(a)) @ b
-
-
-def _solve(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.linalg.solve(_well(a), b)
-
-
-def _invert_factored(a: jax.Array, b: jax.Array) -> jax.Array:
-    return cho_solve((_well(a), True), jnp.eye(a.shape[0], dtype=a.dtype)) @ b
-
-
-def _solve_factored(a: jax.Array, b: jax.Array) -> jax.Array:
-    return cho_solve((_well(a), True), b)
-
-
-def _invert_triangular(a: jax.Array, b: jax.Array) -> jax.Array:
-    return solve_triangular(_well(a), jnp.eye(a.shape[0], dtype=a.dtype), lower=True) @ b
-
-
-def _solve_triangular(a: jax.Array, b: jax.Array) -> jax.Array:
-    return solve_triangular(_well(a), b, lower=True)
-
-
 _SOLVES = {
     "lu": (
         (
             "Solve instead: jnp.linalg.solve(a, b) for jnp.linalg.inv(a) @ b, jnp.linalg.solve(a.T, b.T).T for "
             "b @ jnp.linalg.inv(a); if a is positive definite, jax.scipy.linalg.solve(a, b, assume_a='pos')."
         ),
-        _invert,
-        _solve,
+        lambda a, b: jnp.linalg.inv(_well(a)) @ b,
+        lambda a, b: jnp.linalg.solve(_well(a), b),
     ),
     "cholesky": (
         (
             "Solve for the columns themselves: jax.scipy.linalg.cho_solve(factor, b), or jax.scipy.linalg.solve(a, b, "
             "assume_a='pos'), instead of the inverse times b."
         ),
-        _invert_factored,
-        _solve_factored,
+        lambda a, b: cho_solve((_well(a), True), jnp.eye(a.shape[0], dtype=a.dtype)) @ b,
+        lambda a, b: cho_solve((_well(a), True), b),
     ),
     "triangular": (
         (
             "Solve for the columns themselves: jax.scipy.linalg.solve_triangular(l, b, lower=True) instead of the "
             "inverse of l times b."
         ),
-        _invert_triangular,
-        _solve_triangular,
+        lambda a, b: solve_triangular(_well(a), jnp.eye(a.shape[0], dtype=a.dtype), lower=True) @ b,
+        lambda a, b: solve_triangular(_well(a), b, lower=True),
     ),
 }
 
@@ -194,7 +170,13 @@ def sparse_matmul(e: Evidence) -> Iterator[Match]:
                 [f"{count(entries[source])} of {count(dense.size)} entries, in {size(dense.nbytes)}{op.at}"],
                 op=op,
                 instead=Instead(
-                    "by its entries", "this product", _by_matrix, _by_entries, (dense, kept, rows, places, x)
+                    "by its entries",
+                    "this product",
+                    lambda matrix, values, rows, places, x: matrix @ x,
+                    lambda matrix, values, rows, places, x: jax.ops.segment_sum(
+                        values[:, None] * x[places], rows, matrix.shape[0]
+                    ),
+                    (dense, kept, rows, places, x),
                 ),
             )
 
@@ -204,11 +186,3 @@ def _entries(array: Any) -> int:
     is_matrix = getattr(array, "ndim", 0) == 2 and array.size >= SPARSE_ELEMENTS
     n = int(np.count_nonzero(np.asarray(array))) if is_matrix and jnp.issubdtype(array.dtype, np.number) else 0
     return n if is_matrix and n <= MOST_SHARE * array.size else 0
-
-
-def _by_matrix(matrix: Any, values: Any, rows: Any, places: Any, x: Any) -> Any:
-    return matrix @ x
-
-
-def _by_entries(matrix: Any, values: Any, rows: Any, places: Any, x: Any) -> Any:
-    return jax.ops.segment_sum(values[:, None] * x[places], rows, matrix.shape[0])

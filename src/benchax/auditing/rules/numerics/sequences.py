@@ -62,7 +62,12 @@ def fft_length(e: Evidence) -> Iterator[Match]:
             lost=(op.work * op.times, e.program.body.work),
             op=op,
             instead=Instead(
-                f"of length {good}", "one such transform", _fft, _fft_of, (f"complex64[{rows},{length}]", good), (1,)
+                f"of length {good}",
+                "one such transform",
+                lambda x, n: jnp.fft.fft(x),
+                lambda x, n: jnp.fft.fft(x, n),
+                (f"complex64[{rows},{length}]", good),
+                (1,),
             ),
         )
 
@@ -74,14 +79,6 @@ def _largest_prime(n: int) -> int:
             largest, n = factor, n // factor
         factor += 1
     return max(largest, n)
-
-
-def _fft(x: Any, n: int) -> jax.Array:
-    return jnp.fft.fft(x)
-
-
-def _fft_of(x: Any, n: int) -> jax.Array:
-    return jnp.fft.fft(x, n)
 
 
 # ---- long-convolution ------------------------------------------------------------------------------------------------
@@ -134,16 +131,14 @@ def long_convolution(e: Evidence) -> Iterator[Match]:
                 )
             ],
             op=op,
-            instead=Instead("by the FFT", "one such convolution", _convolve, _fft_convolve, inputs),
+            instead=Instead(
+                "by the FFT",
+                "one such convolution",
+                lambda x, kernel: jax.scipy.signal.convolve(x, kernel, mode="same", method="direct"),
+                lambda x, kernel: fftconvolve(jnp.asarray(x), kernel, mode="same"),
+                inputs,
+            ),
         )
-
-
-def _convolve(x: Any, kernel: Any) -> jax.Array:
-    return jax.scipy.signal.convolve(x, kernel, mode="same", method="direct")
-
-
-def _fft_convolve(x: Any, kernel: Any) -> jax.Array:
-    return fftconvolve(jnp.asarray(x), kernel, mode="same")
 
 
 # ---- categorical-draws, permuted-draw --------------------------------------------------------------------------------
@@ -193,7 +188,14 @@ def categorical_draws(e: Evidence) -> Iterator[Match]:
                 )
             ],
             op=op,
-            instead=Instead("drawn by the cumulative sum", "these draws", _by_gumbel, _by_sum, inputs, (2,)),
+            instead=Instead(
+                "drawn by the cumulative sum",
+                "these draws",
+                lambda key, logits, n: jax.random.categorical(key, logits, shape=(n,)),
+                lambda key, logits, n: jax.random.choice(key, logits.size, (n,), p=jax.nn.softmax(logits)),
+                inputs,
+                (2,),
+            ),
         )
 
 
@@ -204,14 +206,6 @@ def _is_gumbel(value: Value) -> bool:
         logarithms += op.name == "log"
         value = next((read for read in op.reads if read.size == value.size), op.reads[0])
     return op is not None and op.name == "random_bits" and logarithms == 2
-
-
-def _by_gumbel(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
-    return jax.random.categorical(key, logits, shape=(n,))
-
-
-def _by_sum(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
-    return jax.random.choice(key, logits.size, (n,), p=jax.nn.softmax(logits))
 
 
 @rule(
@@ -240,17 +234,14 @@ def permuted_draw(e: Evidence) -> Iterator[Match]:
             [f"jax.random.permutation, or choice without replacement, sorts {count(n)} random numbers{op.at}"],
             op=op,
             instead=Instead(
-                "drawn by randint", "this draw", _permute, _draw, (jax.random.PRNGKey(0), n, sum(ends)), (1, 2)
+                "drawn by randint",
+                "this draw",
+                lambda key, n, k: jax.random.permutation(key, n)[:k],
+                lambda key, n, k: jax.random.randint(key, (k,), 0, n),
+                (jax.random.PRNGKey(0), n, sum(ends)),
+                (1, 2),
             ),
         )
-
-
-def _permute(key: jax.Array, n: int, k: int) -> jax.Array:
-    return jax.random.permutation(key, n)[:k]
-
-
-def _draw(key: jax.Array, n: int, k: int) -> jax.Array:
-    return jax.random.randint(key, (k,), 0, n)
 
 
 # ---- recomputed-prefix -----------------------------------------------------------------------------------------------
