@@ -13,14 +13,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from benchax.auditing.recorder.log import NO_ARRAY, CallSite, Event, Log, grouped, most_common
 from benchax.source_files import owner_of
 from benchax.watching.frames import place
 
+T = TypeVar("T")
 WARM_UP = 2
 """Waits of a line that are not timed: the program can still be compiling its steps."""
 NO_STEP = 0.03
@@ -80,11 +81,8 @@ class CallLine:
     @cached_property
     def fresh_bytes(self) -> int:
         """The largest total of arguments that differ from the call before."""
-        return max((self._fresh(old, new) for old, new in pairwise(self.events)), default=0)
-
-    def _fresh(self, old: Event, new: Event) -> int:
-        same = set(old.reads) - {0}
-        return sum(self.log.arrays.get(one, NO_ARRAY).size_bytes for one in new.reads if one not in same)
+        fresh = (set(new.reads) - (set(old.reads) - {0}) for old, new in pairwise(self.events))
+        return max((sum(self.log.arrays.get(one, NO_ARRAY).size_bytes for one in each) for each in fresh), default=0)
 
     @property
     def elapsed_s(self) -> float:
@@ -98,8 +96,8 @@ class CallLine:
         names = self.log.functions[self.function].names
         for i, name in enumerate(names):
             ids = [event.reads[i] for event in self.events if i < len(event.reads)]
-            facts = [one for one in ids if (known := self.log.arrays.get(one)) and known is not NO_ARRAY]
-            given = [one for one in facts if self.log.arrays[one].sharding is None]
+            known = [(one, self.log.arrays.get(one, NO_ARRAY)) for one in ids]
+            given = [one for one, facts in known if facts is not NO_ARRAY and facts.sharding is None]
             if given:
                 found.append((name, len(given), sum(a == b for a, b in pairwise(given))))
         return found
@@ -120,10 +118,9 @@ def _depths(log: Log) -> tuple[dict[int, int], dict[int, int]]:
     depths, rows = dict[int, int](), dict[int, int]()
     for event in log.of("call", "operation"):
         sources = {id(one): one for serial in event.reads if (one := behind.get(serial))}.values()
-        found: dict[int, int] = {}
-        for source in sources:
-            for function, n in source.items():
-                found[function] = max(n, found.get(function, 0))
+        found = dict[int, int]()
+        for function, n in (pair for source in sources for pair in source.items()):
+            found[function] = max(n, found.get(function, 0))
         if event.kind == "call":
             depths[id(event)] = max(found.values(), default=0)
             rows[id(event)] = found.get(event.function, 0)
@@ -177,35 +174,30 @@ def use_of(log: Log, function: int) -> FunctionUse:
     repeated: set[int] | None = None
     carried: set[tuple[int, int]] | None = None
     n = 0
-    for old, new, at in pairs_of(log, function):
-        n += 1
-        alive = {i for i, one in enumerate(old.reads) if _is_alive(log, one, at)}
-        held = alive if held is None else held & alive
-        same = {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0}
-        repeated = same if repeated is None else repeated & same
+    for n, (old, new, at) in enumerate(pairs_of(log, function), 1):
+        held = _meet(held, {i for i, one in enumerate(old.reads) if _is_alive(log, one, at)})
+        repeated = _meet(
+            repeated, {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0}
+        )
         made = {one: j for j, one in enumerate(old.makes) if one}
-        back = {(i, made[one]) for i, one in enumerate(new.reads) if one in made}
-        carried = back if carried is None else carried & back
+        carried = _meet(carried, {(i, made[one]) for i, one in enumerate(new.reads) if one in made})
+    wide = grouped(log.of("wide"), lambda event: event.by)
     return FunctionUse(
         frozenset(held or ()),
         frozenset(repeated or ()) if n > 1 else frozenset(),
         Carried(n, tuple(sorted(carried or ()))),
         most_common([event.where for event in log.of("call") if event.function == function]),
-        wide_lines(log),
+        {spec: tuple(sorted({event.where for event in one})) for spec, one in wide.items()},
     )
 
 
+def _meet(before: set[T] | None, now: set[T]) -> set[T]:
+    return now if before is None else before & now
+
+
 def _is_alive(log: Log, serial: int, at: int) -> bool:
-    facts = log.arrays.get(serial)
-    is_array = facts is not None and facts.sharding is not None  # NumPy arrays are never taken over
+    is_array = log.arrays.get(serial, NO_ARRAY).sharding is not None  # NumPy arrays are never taken over
     return is_array and log.died.get(serial, at + 1) > at
-
-
-def wide_lines(log: Log) -> dict[str, tuple[str, ...]]:
-    lines: dict[str, set[str]] = defaultdict(set)
-    for event in log.of("wide"):
-        lines[event.by].add(event.where)
-    return {spec: tuple(sorted(found)) for spec, found in lines.items()}
 
 
 # ---- waits ------------------------------------------------------------------------------------------------------
@@ -302,11 +294,9 @@ def keys_used_twice(log: Log) -> list[list[Event]]:
 
 def _is_one_call_of_package(events: Sequence[Event]) -> bool:
     """No line of yours can change how a package uses a key inside one call that got the key once."""
-    if any(event.caller != "package" for event in events):
-        return False
     # The last entry of a path is the call that your line makes.
-    calls = {event.path[-1] for event in events if event.path}
-    return any(all(call in event.path for event in events) for call in calls)
+    shared = set.intersection(*(set(event.path) for event in events))
+    return all(event.caller == "package" for event in events) and any(e.path[-1] in shared for e in events if e.path)
 
 
 # ---- the host between calls -------------------------------------------------------------------------------------
@@ -390,10 +380,7 @@ class EagerFunction:
     @property
     def where(self) -> str:
         """The place that calls it."""
-        positions = list(self.site.code.co_positions())
-        at = self.site.instruction // 2
-        line = positions[at][0] if at < len(positions) else None
-        return place(self.site.code.co_filename, line or self.site.code.co_firstlineno)
+        return place(self.site.code.co_filename, self.span[0] or self.site.code.co_firstlineno)
 
     @property
     def span(self) -> tuple[int, int, int, int]:
@@ -433,13 +420,8 @@ def functions_to_jit(log: Log, operations: Sequence[Event], least: int) -> list[
     storing = _storing(log, found, operations)
     able = {site for site, one in found.items() if _is_able(one, least) and site not in storing}
     chosen: dict[CallSite, EagerFunction] = {}
-    loops = {
-        outer
-        for path in {_sites(log, event) for event in operations}
-        for i, outer in enumerate(path)
-        for inner in path[i + 1 :]
-        if inner in able and _is_loop_over(found[outer], found[inner])
-    }
+    nested = {pair for path in {_sites(log, event) for event in operations} for pair in combinations(path, 2)}
+    loops = {outer for outer, inner in nested if inner in able and _is_loop_over(found[outer], found[inner])}
     for event in operations:
         site = next((one for one in _sites(log, event) if one in able and one not in loops), None)
         if site is not None:
