@@ -174,7 +174,8 @@ def use_of(log: Log, function: int) -> FunctionUse:
     repeated: set[int] | None = None
     carried: set[tuple[int, int]] | None = None
     n = 0
-    for n, (old, new, at) in enumerate(pairs_of(log, function), 1):
+    for old, new, at in pairs_of(log, function):
+        n += 1
         held = _meet(held, {i for i, one in enumerate(old.reads) if _is_alive(log, one, at)})
         repeated = _meet(
             repeated, {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0}
