@@ -17,7 +17,7 @@ from benchax.auditing.rule import Rule
 from benchax.hooks.command import EndedCommand, Report, run
 from benchax.json_values import decode_value
 from benchax.model import Environment, Remark, Severity
-from benchax.results.audit import Audit, Checked, Finding
+from benchax.results.audit import Audit, Checked
 from benchax.units import seconds
 
 CALLS_S = 20.0
@@ -68,18 +68,14 @@ def _of_process(process: Report) -> Audit:
 def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
     if len(found) == 1:
         return found[0]
-    named = list(zip(found, reports, strict=True))
+    named = [(one, f"in process {by.pid}: {shlex.join(by.argv)}") for one, by in zip(found, reports, strict=True)]
     return replace(
         found[0],
-        findings=tuple(_with_name(finding, report) for audit, report in named for finding in audit.findings),
+        findings=tuple(replace(f, seen=(*f.seen, process)) for audit, process in named for f in audit.findings),
         checked=tuple(best_answer(answers) for answers in zip(*(audit.checked for audit in found), strict=True)),
         suppressed=tuple(dict.fromkeys(one for audit in found for one in audit.suppressed)),
         remarks=tuple(dict.fromkeys(remark for audit in found for remark in audit.remarks)),
     )
-
-
-def _with_name(finding: Finding, report: Report) -> Finding:
-    return replace(finding, seen=(*finding.seen, f"in process {report.pid}: {shlex.join(report.argv)}"))
 
 
 def _nothing_seen(asked: Mapping[str, Rule], ended: EndedCommand) -> Audit:

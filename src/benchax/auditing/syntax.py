@@ -328,7 +328,11 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
 def declared_at(defined: Where | None, function: str, setting: str) -> list[Place]:
     """The lines that give a function a setting of jax.jit whose name begins with `setting`."""
     file, line = defined or NOWHERE
-    named = (node for node in _jits_of(file, function, line) if any(_has(part, setting) for part in ast.walk(node)))
+    jits = [
+        (node, [one.arg or "" for one in ast.walk(node) if isinstance(one, ast.keyword)])
+        for node in _jits_of(file, function, line)
+    ]
+    named = (node for node, names in jits if any(name.startswith(setting) for name in names))
     return [(f"{setting} is set here", (file, node.lineno)) for node in named]
 
 
@@ -423,16 +427,13 @@ def _lines_that_set(tree: ast.AST, name: str, *, is_key: bool) -> Iterator[int]:
         if isinstance(node, ast.Call):
             is_setting = not is_key or callee_name(node) == "dict"
             yield from (one.value.lineno for one in node.keywords if is_setting and one.arg == name)
-            yield from [node.lineno] if callee_name(node) == "tree_at" and _mentions(node, name) else []
+            is_replaced = callee_name(node) == "tree_at" and any(last_name(one) == name for one in ast.walk(node))
+            yield from [node.lineno] if is_replaced else []
         elif isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             yield from (value.lineno for key, value in pairs if is_key and getattr(key, "value", None) == name)
         elif isinstance(node, ast.Attribute):
             yield from [node.lineno] if node.attr == name and isinstance(node.ctx, ast.Store) else []
-
-
-def _mentions(node: ast.AST, name: str) -> bool:
-    return any(last_name(one) == name for one in ast.walk(node))
 
 
 def _jits_of(file: str, function: str, first_line: int) -> list[ast.expr]:
@@ -449,10 +450,6 @@ def _jits_of(file: str, function: str, first_line: int) -> list[ast.expr]:
         if last_name(call.args[0]) == name or (isinstance(call.args[0], ast.Lambda) and holds(call.args[0], first_line))
     ]
     return list({id(one): one for one in found}.values())
-
-
-def _has(node: ast.AST, setting: str) -> bool:
-    return isinstance(node, ast.keyword) and (node.arg or "").startswith(setting)
 
 
 def callers_of(line: Where | None, label: str = "called here") -> list[Place]:

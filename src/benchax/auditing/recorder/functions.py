@@ -77,9 +77,8 @@ def _is_integer(leaf: Any) -> bool:
 def _copy_leaf(leaf: Any) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return None
-    if not isinstance(leaf, jax.Array | np.ndarray):
-        return leaf
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):  # a random key: nothing changes it
+    # Nothing changes a random key.
+    if not isinstance(leaf, jax.Array | np.ndarray) or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
         return leaf
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return None
@@ -294,27 +293,18 @@ def _search(known: _Watched, *, is_patient: bool) -> None:
 
 def _searchable(results: Sequence[Any]) -> Sequence[jax.Array]:
     floats = [one for one in results if isinstance(one, jax.Array) and jnp.issubdtype(one.dtype, jnp.inexact)]
-    if len(floats) > SEARCHED_LEAVES or sum(one.nbytes for one in floats) > SEARCHED_BYTES:
-        return ()
-    if any(isinstance(one, Tracer) or len(one.sharding.device_set) > 1 for one in floats):
-        return ()
+    is_small = len(floats) <= SEARCHED_LEAVES and sum(one.nbytes for one in floats) <= SEARCHED_BYTES
+    is_plain = is_small and all(not isinstance(x, Tracer) and len(x.sharding.device_set) == 1 for x in floats)
     # Other objects for the same buffers: the program's own still die when the program drops them.
-    return [one.addressable_data(0) for one in floats]
+    return [one.addressable_data(0) for one in floats] if is_plain else ()
 
 
 def _copy_small(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of all arguments; empty if they are large, or not ready, so that copying would wait for them."""
-    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
-    if len(leaves) > SMALL_LEAVES or sum(getattr(leaf, "nbytes", 8) for leaf in leaves) > SMALL_BYTES:
-        return ()
-    if any(isinstance(one, Tracer) or not _is_ready(one) or len(one.sharding.device_set) > 1 for one in arrays):
-        return ()
-    if any(jax.dtypes.issubdtype(one.dtype, jax.dtypes.extended) for one in arrays):
-        return ()
-    return tuple(
-        read_unseen(leaf) if isinstance(leaf, jax.Array) else leaf.copy() if isinstance(leaf, np.ndarray) else leaf
-        for leaf in leaves
-    )
+    is_small = len(leaves) <= SMALL_LEAVES and sum(getattr(leaf, "nbytes", 8) for leaf in leaves) <= SMALL_BYTES
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)] if is_small else []
+    is_plain = all(not isinstance(x, Tracer) and _is_ready(x) and len(x.sharding.device_set) == 1 for x in arrays)
+    return tuple(map(_copy_leaf, leaves)) if is_small and is_plain else ()
 
 
 def _is_ready(array: Any) -> bool:

@@ -9,7 +9,7 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -211,7 +211,7 @@ def _describe(call: JaxCall, leaves: Sequence[Any]) -> FunctionFacts:
     names = name_inputs(call, static)
     if len(names) != len(leaves):
         names = tuple(f"argument {i}" for i in range(len(leaves)))
-    return FunctionFacts(name_of(call), place_of(call, None).defined or "", names, tuple(_wanted_shardings(call)))
+    return FunctionFacts(name_of(call), place_of(call, None).defined or "", names, _wanted_shardings(call))
 
 
 def name_of(call: JaxCall) -> str:
@@ -221,12 +221,9 @@ def name_of(call: JaxCall) -> str:
     return fun.__qualname__ if name == "__call__" else name
 
 
-def _wanted_shardings(call: JaxCall) -> Iterator[Any]:
+def _wanted_shardings(call: JaxCall) -> tuple[Any, ...]:
     """One for each leaf of the arguments, or one for all of them."""
-    wanted = call.settings.get("in_shardings_leaves") or ()
+    wanted = tuple(call.settings.get("in_shardings_leaves") or ())
     counts = [len(jax.tree.leaves(arg)) for arg in call.args]
-    if len(wanted) != len(counts) or len(wanted) == 1:
-        yield from wanted
-        return
-    for one, n in zip(wanted, counts, strict=True):
-        yield from [one] * n
+    is_one_each = len(wanted) == len(counts) > 1
+    return tuple(one for one, n in zip(wanted, counts, strict=True) for _ in range(n)) if is_one_each else wanted

@@ -269,7 +269,8 @@ LEAST_FLOP_RATIO = 1.1
 )
 def scan_flops(e: Evidence) -> Iterable[Match]:
     """Finds loops, whose bodies XLA's own cost analysis counts once."""
-    if e.why_not_called and not _asks_for_counts(e):
+    lines = linecache.getlines(e.def_where[0]) if e.def_where is not None else []
+    if e.why_not_called and not any("cost_analysis" in line for line in lines):
         raise NotApplicable("the program's file does not ask for XLA's count, by cost_analysis()")
     counts: Counts = e.inspected("counts")
     cost: Cost = e.inspected("xla_cost")
@@ -289,11 +290,6 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
             f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
         ],
     )
-
-
-def _asks_for_counts(e: Evidence) -> bool:
-    """Does the file of a function that belongs to a program name XLA's analysis?"""
-    return e.def_where is not None and any("cost_analysis" in line for line in linecache.getlines(e.def_where[0]))
 
 
 def _loops(counts: Counts) -> list[str]:

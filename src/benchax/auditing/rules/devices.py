@@ -35,8 +35,11 @@ SPREAD_BYTES = 1 << 16
 def resharding(e: ProgramEvidence) -> Iterable[Match]:
     """Finds arrays that are moved between devices or layouts in each step."""
     lines = e.lines
-    for (where, by), events in grouped(_moving_puts(e), lambda event: (event.where, event.by)).items():
-        yield from _put_again(where, by, events)
+    puts = ((event, event.note) for event in e.log.of("put") if event.note.given is not None)
+    moved = (event for event, note in puts if not note.made.is_equivalent_to(note.given, 1 << 6))
+    for (where, by), events in grouped(moved, lambda event: (event.where, event.by)).items():
+        if len(events) >= OFTEN:
+            yield _put_again(where, by, events)
     for line in lines if jax.device_count() > 1 else ():
         moved = Counter(move for event in line.events for move in _moves(line, event))
         moved.update(move for old, new in pairwise(line.events) for move in _spreads(line, old, new))
@@ -45,18 +48,10 @@ def resharding(e: ProgramEvidence) -> Iterable[Match]:
             yield _lies_otherwise(line, often)
 
 
-def _moving_puts(e: ProgramEvidence) -> Iterator[Event]:
-    for event in e.log.of("put"):
-        if event.note.given is not None and not event.note.made.is_equivalent_to(event.note.given, 1 << 6):
-            yield event
-
-
-def _put_again(where: str, by: str, events: list[Event]) -> Iterator[Match]:
-    if len(events) < OFTEN:
-        return
+def _put_again(where: str, by: str, events: list[Event]) -> Match:
     last, spent_s = events[-1], sum(event.elapsed_s for event in events)
     old, new = describe_placement(last.note.given), describe_placement(last.note.made)
-    yield Match(
+    return Match(
         f"{by} places {last.note.place.what} again in each step",
         [
             f"{count(len(events))} times, {size(sum(event.size for event in events))} together",
@@ -81,7 +76,9 @@ def _moves(line: CallLine, event: Event) -> Iterator[tuple[str, str, str]]:
         to, given = wanted[i if len(wanted) > 1 else 0], line.log.arrays.get(serial, NO_ARRAY).sharding
         if given is None or not isinstance(to, jax.sharding.Sharding) or i >= len(facts.names):
             continue
-        if not given.is_equivalent_to(to, _n_axes(given, to)):
+        # Enough axes for both specs: the log keeps no shapes.
+        n_axes = max(len(getattr(one, "spec", ())) for one in (given, to)) or 1
+        if not given.is_equivalent_to(to, n_axes):
             yield facts.names[i], describe_placement(given), describe_placement(to)
 
 
@@ -99,11 +96,6 @@ def _spreads(line: CallLine, old: Event, new: Event) -> Iterator[tuple[str, str,
     for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)):
         if a == b and devices[i] == 1 and arrays[i].size_bytes >= SPREAD_BYTES:
             yield facts.names[i], describe_placement(arrays[i].sharding), to
-
-
-def _n_axes(*shardings: Any) -> int:
-    """Enough axes for both specs: the log keeps no shapes."""
-    return max(len(getattr(one, "spec", ())) for one in shardings) or 1
 
 
 def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]]) -> Match:

@@ -225,7 +225,7 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
     jit = _jit_of(tree)
     callee = ast.unparse(node.func) if node is not None and not one.site.is_through_package else name
     at = without_folders(one.where)
-    if "." in callee and _is_method(one):
+    if "." in callee and one.site.callee.co_varnames[:1] == ("self",):
         # jax.jit(object.method) would trace attributes that the method stores or reads: that changes what it does.
         return (
             f"Put what {callee} computes under {jit}: a function that takes arrays and returns arrays, called at {at}. "
@@ -237,10 +237,6 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
         how = f"Decorate {name} with {jit}, or call at {at} what {jit}({callee}) gives once"
     read = f" Return what it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
     return f"{how}: its operations become one program, with one call and no arrays in between.{read}"
-
-
-def _is_method(one: EagerFunction) -> bool:
-    return one.site.callee.co_varnames[:1] == ("self",)
 
 
 def _jit_of(tree: ast.Module) -> str:
@@ -268,7 +264,8 @@ def small_calls(e: ProgramEvidence) -> Iterable[Match]:
         most, large = (MANY_IN_TURN, TINY_BYTES) if line.is_in_turn else (MANY_CALLS, SMALL_BYTES)
         is_small = line.count - _of_packages(line, where) >= most and line.fresh_bytes <= large
         # Equal calls, as of a benchmark, cannot be batched; nor can calls whose arguments Python makes of results.
-        is_one = line.is_in_turn or (line.fresh_bytes > 0 and not _is_answered(line, where))
+        is_answered = line.fresh_bytes > 0 and needs_own_result(readable(where[0]), where[1], line.name)
+        is_one = line.is_in_turn or (line.fresh_bytes > 0 and not is_answered)
         if is_small and is_one and not _is_timed_each(where):
             yield _small(e, line, where)
 
@@ -278,11 +275,6 @@ def _of_packages(line: CallLine, where: Where) -> int:
     tree = tree_of(where[0])
     has_loop = tree is None or loop_around(tree, where[1]) is not None
     return line.by_package + (0 if has_loop else line.handed)
-
-
-def _is_answered(line: CallLine, where: Where) -> bool:
-    """Does Python make the arguments of each call of the result of the one before?"""
-    return needs_own_result(readable(where[0]), where[1], line.name)
 
 
 def _is_timed_each(where: Where) -> bool:

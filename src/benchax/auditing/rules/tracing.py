@@ -322,7 +322,9 @@ def host_callback(e: Evidence) -> Iterable[Match]:
     ] * is_conditional
     seen += [f"all of them are in an installed package: {library}"] * bool(library)
     # Next to errors that packages would raise, the user's own is what can be changed.
-    line = min((op.line for op in ops if op.line), key=lambda line: not _is_users(line), default="")
+    line = min(
+        (op.line for op in ops if op.line), key=lambda line: owner_of(line.rpartition(":")[0]) != "user", default=""
+    )
     yield Match(
         f"{len(ops)} × Python called from compiled code",
         seen,
@@ -343,10 +345,6 @@ def _library(ops: Sequence[TracedOp]) -> str:
     lines = [line_of(op.equation) for op in ops]
     files = [line.rpartition(":")[0] for line in lines]
     return lines[0] if files and all(file and owner_of(file) == "package" for file in files) else ""
-
-
-def _is_users(line: str) -> bool:
-    return owner_of(line.rpartition(":")[0]) == "user"
 
 
 @rule("debug-settings", "are JAX's settings for debugging off?", "warning", of="program")
