@@ -65,8 +65,8 @@ class StuckAverage(NamedTuple):
 
 
 def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
-    """Sums of loops, outermost loops first, what single scatters add, and sums of a Python loop: results that come back
-    as an argument with something added."""
+    """Sums of loops, outermost loops first, and what single scatters add. Then sums of a Python loop: results that come
+    back as an argument with something added."""
     inputs, outputs = program.inputs, program.outputs
     for op in (op for op in program.ops if op.name == "scan"):
         for start, taken, returned in op.bodies[0].carries:
@@ -80,8 +80,8 @@ def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
 
 
 def _added(returned: Value, carry: Value) -> tuple[float, TracedOp] | None:
-    """(how many terms are added to a carry, the last addition); None if anything else is done to it, or what is added
-    is made of it, as in a step of an optimizer."""
+    """(how many terms are added to a carry, the last addition). None if anything else is done to it. What is added must
+    not be made of it, as in a step of an optimizer."""
     depending = carry.ahead()
 
     @cache
