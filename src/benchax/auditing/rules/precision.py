@@ -44,7 +44,7 @@ class LowSum(NamedTuple):
     """A value to which terms are added one after the other."""
 
     adds: str
-    """What adds them, for a sentence."""
+    """The loop, scatter, or calls that add them, for a sentence."""
     start: Value
     added: TracedOp
     terms: float
@@ -80,8 +80,8 @@ def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
 
 
 def _added(returned: Value, carry: Value) -> tuple[float, TracedOp] | None:
-    """(how many terms are added to a carry, the last addition). None if anything else is done to it. What is added must
-    not be made of it, as in a step of an optimizer."""
+    """(how many terms are added to a carry, the last addition). None if anything else is done to it. The terms must
+    come from elsewhere; a step of an optimizer is made of the carry."""
     depending = carry.ahead()
 
     @cache
