@@ -438,7 +438,7 @@ class KnownIndices:
         self._run(body, ops)
 
     def _run(self, body: Body, ops: Mapping[TracedOp, Turns | None]) -> None:
-        """Computes the values that something asks for, those that are the same in all turns first."""
+        """Computes the values that something asks for, those that no loop changes first."""
         asked = {value for op in body.ops if _asks(op) for value in op.reads}
         for turns in dict.fromkeys((None, *ops.values())):
             own = [op for op, one in ops.items() if one is turns or one is None]
