@@ -330,7 +330,7 @@ Origin = int | str
 
 @dataclass(frozen=True, eq=False)
 class Turns:
-    """The iterations of a loop, or the rows of an array of which an unknown index takes some."""
+    """The iterations of a loop, or the rows of an array that an unknown index takes some from."""
 
     n: int
     copies: int = 1
