@@ -1,4 +1,4 @@
-"""The rules: each module of this folder holds a family of them. The folder `numerics` is a pack that is off by
+"""The rules: each module of this folder holds a family of them. The module `numerics` is a pack that is off by
 default."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchax.auditing.rule import Rule
 @cache
 def rules() -> dict[str, Rule]:
     """All of them by id, in order of the ids. Loads their modules."""
-    names = [module.name for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    names = [module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")]
     modules = map(importlib.import_module, names)
     found = {value.id: value for module in modules for value in vars(module).values() if isinstance(value, Rule)}
     return dict(sorted(found.items()))

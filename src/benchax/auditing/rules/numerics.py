@@ -1,4 +1,4 @@
-"""Transforms, buffers, sequences and random draws that a cheaper algorithm makes."""
+"""Algorithms and numerical analysis: rules that hold for NumPy as well, and are off by default."""
 
 from __future__ import annotations
 
@@ -8,16 +8,280 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.signal import fftconvolve
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Instead, Match, NotApplicable, rule
+from benchax.auditing.rule import (
+    Instead,
+    Match,
+    NotApplicable,
+    arrays_of_call,
+    compute_values,
+    rule,
+)
 from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
-from benchax.program.index import Body, TracedOp, Value
-from benchax.program.jaxpr import is_users_own, names
-from benchax.units import count, percent
+from benchax.program.index import MOVES, TAKES, Body, TracedOp, Value
+from benchax.program.jaxpr import is_users_own, names, nested_in
+from benchax.program.patterns import identity_axes, root_of
+from benchax.units import count, percent, size
 
 PACK = "numerics"
+
+OF_CALL = "with the arguments of one call"
+
+
+# ---- cancelling-variance ---------------------------------------------------------------------------------------------
+
+LINEAR = (
+    MOVES
+    | TAKES
+    | names("add concatenate conv_general_dilated cumsum div dot_general mul reduce_sum reduce_window scatter-add sub")
+    | {"reduce_window_sum"}
+)
+"""Operations that can come between squares and their mean."""
+LEFT_EPS, LEAST_SHARE = 64, 0.5
+"""A difference of this many units of rounding, or fewer, has six bits that mean something at most; and the share of
+elements: a variance that is 0 in some columns belongs to what never changes."""
+
+
+@rule(
+    "cancelling-variance",
+    "are variances computed from centered values?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums of batches or "
+        "of a window, first subtract a value close to the mean from x; the variance stays the same. "
+        "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
+        "1983)."
+    ),
+)
+def cancelling_variance(e: Evidence) -> Iterator[Match]:
+    """Finds variances as the mean of squares less the square of the mean, where rounding can leave no digit."""
+    found = [op for op in e.program.ops if op.name in ("sub", "add") and _is_variance(op)]
+    if not found:
+        raise NotApplicable("no mean of squares less the square of a mean is written in it")
+    for op in found:
+        squares, result = compute_values(e, [_difference(op)[0], op.makes[0]])
+        eps = float(jnp.finfo(result.dtype).eps)
+        sizes, left = (np.abs(np.broadcast_to(one, result.shape).astype(np.float64)) for one in (squares, result))
+        known = np.isfinite(sizes) & np.isfinite(left) & (sizes > 0)
+        lost = float(np.mean(left[known] <= LEFT_EPS * eps * sizes[known])) if known.any() else 0.0
+        if lost < LEAST_SHARE:
+            continue
+        typical, dtype = float(np.median(sizes)), op.makes[0].dtype
+        yield Match(
+            f"the mean of squares less the square of the mean leaves no digits in {dtype}",
+            [
+                f"{OF_CALL} {percent(lost)} of {result.size} differences{op.at} are of the size of rounding",
+                (
+                    f"the mean of squares is about {typical:.3g}, which {dtype} has in steps of {eps * typical:.2g}; "
+                    f"the differences are {float(np.min(result)):.3g} to {float(np.max(result)):.3g}"
+                ),
+            ],
+            op=op,
+        )
+
+
+def _is_variance(op: TracedOp) -> bool:
+    sides = _difference(op) if op.makes[0].is_of(jnp.floating) and is_users_own(*op.inwards) else ()
+    squares, squared = (value.view(scaled=True).source for value in sides) if sides else (op.makes[0], op.makes[0])
+    if not sides or root_of(squared) is None or root_of(squares) is not None:
+        return False
+    behind = list(squares.behind(LINEAR))
+    windows = (one.maker for one in behind if one.maker is not None and one.maker.name == "reduce_window")
+    return all(map(_adds, windows)) and any(root_of(one) is not None for one in behind)
+
+
+def _difference(op: TracedOp) -> tuple[Value, ...]:
+    """(a, b) of a - b, which `-b + a` is, too; nothing for other operations."""
+    if op.name == "sub":
+        return op.reads
+    sides = (op.reads, op.reads[::-1])
+    found = (
+        (one, other.maker.reads[0]) for one, other in sides if other.maker is not None and other.maker.name == "neg"
+    )
+    return next(found, ())
+
+
+def _adds(window: TracedOp) -> bool:
+    """`jax.lax.reduce_window` with a first value that is computed keeps the name of its operation inside."""
+    return [inner.primitive.name for body in nested_in(window.equation) for inner in body.eqns] == ["add"]
+
+
+LEAST_SAVED = 1 << 24
+"""FLOP, about 0.2 ms on one core."""
+
+# ---- explicit-inverse ------------------------------------------------------------------------------------------------
+
+LEAST_ROWS, FEW_COLUMNS = 96, 4
+"""Rows, and rows for each column. With both, on one core and in float32, an inverse and its product take 1.4 times as
+long as a solve of 100 rows. With 800 rows they take 2 to 2.8 times as long; with 64 rows only 1.2 times (jaxlib 0.10.2,
+CPU)."""
+
+
+@rule("explicit-inverse", "are systems solved without an inverse?", "warning", traced=True, pack=PACK)
+def explicit_inverse(e: Evidence) -> Iterator[Match]:
+    """Finds inverses that are made only to be multiplied by a few columns, which a solve needs no inverse for."""
+    for op in e.program.find("triangular_solve", "custom_linear_solve"):
+        solves, factor = _solves_of_identity(op), _factor(op)
+        products = _products_of(op.makes[0]) if solves else None
+        rows = op.makes[0].shape[-1] if op.makes[0].shape else 0
+        columns = sum(product.makes[0].size for product in products or ()) // max(1, op.makes[0].size // max(1, rows))
+        if not products or rows < max(LEAST_ROWS, FEW_COLUMNS * columns):
+            continue
+        by_column, of_factor = solves * op.makes[0].size, factor.work if factor else 0.0
+        flops = of_factor + by_column * rows + sum(one.work for one in products)
+        least = of_factor + by_column * columns
+        saved = (flops - least) * (op.body.trips or 1)
+        if saved < LEAST_SAVED:
+            continue
+        kind = factor.name if factor and solves > 1 else "cholesky" if solves > 1 else "triangular"
+        dtype, what = op.makes[0].dtype, "one column" if columns == 1 else f"{count(columns)} columns"
+        advice, now, better = _SOLVES[kind]
+        yield Match(
+            f"inverts a matrix, {op.makes[0].spec}, to multiply it by {what}",
+            [
+                f"{count(flops, 'FLOP')} for an inverse of {rows} columns; {columns} would do: {count(least, 'FLOP')}",
+                *(f"multiplied{one.at}" for one in products if one.line != op.line),
+            ],
+            f"{advice} A solve also loses fewer digits if the matrix is nearly singular.",
+            op=op,
+            instead=Instead(
+                "solved", "this solve", now, better, (f"{dtype}[{rows},{rows}]", f"{dtype}[{rows},{columns}]")
+            ),
+            lost=(saved, max(saved, e.program.body.work)),
+        )
+
+
+def _solves_of_identity(op: TracedOp) -> int:
+    """How many triangular solves have made an inverse from an identity; 0 for any other value."""
+    shape, made = op.makes[0].shape, op.reads[-1].back()
+    # The work of an iterative solver, which has no factor, is not known.
+    if len(shape) < 2 or shape[-1] != shape[-2] or (op.name == "custom_linear_solve" and not _factor(op)):
+        return 0
+    if identity_axes(op.reads[-1]) is not None:
+        return 2 if op.name == "custom_linear_solve" else 1
+    before = _solves_of_identity(made.maker) if made.maker is not None and made.maker.name == "triangular_solve" else 0
+    return before + 1 if before and made.uses == 1 else 0
+
+
+def _factor(op: TracedOp) -> TracedOp | None:
+    """The factorization that a solve reads, perhaps with its other triangle masked."""
+    behind = (one.maker for read in op.reads[:-1] for one in read.behind(MOVES | {"select_n", "mul"}))
+    return next((maker for maker in behind if maker is not None and maker.name in ("lu", "cholesky")), None)
+
+
+def _products_of(inverse: Value) -> list[TracedOp] | None:
+    """The products that read it; None if anything else does, or if it is squared or summed over both axes. A derivative
+    reads it for the derivative of the inverse, which a solve doesn't have."""
+    found, waiting = list[TracedOp](), [inverse]
+    for value in waiting:
+        for reader in (reader for reader in value.readers if not reader.is_backward):
+            sides = [i for i, read in enumerate(reader.reads) if read is value]
+            if reader.makes[0].view(scaled=True).source is inverse and reader.makes[0].size == inverse.size:
+                waiting.append(reader.makes[0])
+            elif reader.name == "dot_general" and [len(reader.params["dimension_numbers"][0][i]) for i in sides] == [1]:
+                found.append(reader)
+            else:
+                return None
+    return found if not any(value.is_output for value in waiting) else None
+
+
+def _well(a: jax.Array) -> jax.Array:
+    """A matrix far from singular, made from one of random numbers."""
+    return a + a.shape[0] * jnp.eye(a.shape[0], dtype=a.dtype)
+
+
+_SOLVES = {
+    "lu": (
+        (
+            "Solve instead: jnp.linalg.solve(a, b) for jnp.linalg.inv(a) @ b, jnp.linalg.solve(a.T, b.T).T for "
+            "b @ jnp.linalg.inv(a); if a is positive definite, jax.scipy.linalg.solve(a, b, assume_a='pos')."
+        ),
+        lambda a, b: jnp.linalg.inv(_well(a)) @ b,
+        lambda a, b: jnp.linalg.solve(_well(a), b),
+    ),
+    "cholesky": (
+        (
+            "Solve for the columns themselves: jax.scipy.linalg.cho_solve(factor, b), or jax.scipy.linalg.solve(a, b, "
+            "assume_a='pos'), instead of the inverse times b."
+        ),
+        lambda a, b: cho_solve((_well(a), True), jnp.eye(a.shape[0], dtype=a.dtype)) @ b,
+        lambda a, b: cho_solve((_well(a), True), b),
+    ),
+    "triangular": (
+        (
+            "Solve for the columns themselves: jax.scipy.linalg.solve_triangular(l, b, lower=True) instead of the "
+            "inverse of l times b."
+        ),
+        lambda a, b: solve_triangular(_well(a), jnp.eye(a.shape[0], dtype=a.dtype), lower=True) @ b,
+        lambda a, b: solve_triangular(_well(a), b, lower=True),
+    ),
+}
+
+# ---- sparse-matmul ---------------------------------------------------------------------------------------------------
+
+SPARSE_ELEMENTS, MOST_SHARE = 1 << 18, 1 / 128
+"""The size of the matrix, and the share of its entries that are not zero. On a core of a CPU both ways take the same
+time at about 1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
+
+
+@rule(
+    "sparse-matmul",
+    "are products with sparse matrices done on what is not zero?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Keep the entries that are not zero: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
+        "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, as of differences on a grid, "
+        "write the neighbors out: x[1:] - x[:-1], or jnp.roll."
+    ),
+)
+def sparse_matmul(e: Evidence) -> Iterator[Match]:
+    """Finds products with a matrix that is nearly all zeros: an adjacency, a finite difference, an incidence."""
+    if len(e.data) != len(e.program.inputs):
+        raise NotApplicable("its arguments were not kept")
+    carried = {e.program.inputs[at] for at, _ in e.use.carried.positions}
+    same = {value for i, value in enumerate(e.program.inputs) if i in e.use.repeated} | set(e.program.consts)
+    known = {**arrays_of_call(e), **{value: value.const for value in e.program.consts}}
+    entries = {value: n for value, array in known.items() if value not in carried and (n := _entries(array))}
+    for op in e.program.find("dot_general") if entries else ():
+        contracted, batched = op.params["dimension_numbers"]
+        for side, matrix in enumerate(op.reads):
+            source = matrix.view(scaled=True, out=True).source
+            # What is multiplied once, in a program that is called once, need not be fast.
+            if source not in entries or any(batched) or not (source in same or op.body.is_repeated):
+                continue
+            columns, dense = op.reads[1 - side].size // matrix.shape[contracted[side][0]], np.asarray(known[source])
+            rows, places = np.nonzero(dense)
+            x, kept = np.ones((dense.shape[1], columns), dense.dtype), dense[rows, places]
+            yield Match(
+                f"multiplies by {matrix.spec}; {percent(entries[source] / dense.size)} of it is not zero",
+                [f"{count(entries[source])} of {count(dense.size)} entries, in {size(dense.nbytes)}{op.at}"],
+                op=op,
+                instead=Instead(
+                    "by its entries",
+                    "this product",
+                    lambda matrix, values, rows, places, x: matrix @ x,
+                    lambda matrix, values, rows, places, x: jax.ops.segment_sum(
+                        values[:, None] * x[places], rows, matrix.shape[0]
+                    ),
+                    (dense, kept, rows, places, x),
+                ),
+            )
+
+
+def _entries(array: Any) -> int:
+    """Entries that are not zero, of a matrix if they are few; 0 otherwise."""
+    is_matrix = getattr(array, "ndim", 0) == 2 and array.size >= SPARSE_ELEMENTS
+    n = int(np.count_nonzero(np.asarray(array))) if is_matrix and jnp.issubdtype(array.dtype, np.number) else 0
+    return n if is_matrix and n <= MOST_SHARE * array.size else 0
+
 
 # ---- fft-length ------------------------------------------------------------------------------------------------------
 
@@ -83,7 +347,7 @@ def _largest_prime(n: int) -> int:
 
 # ---- long-convolution ------------------------------------------------------------------------------------------------
 
-LEAST_TAPS, LEAST_RATIO, LEAST_SAVED = 128, 8.0, 1 << 26
+LEAST_TAPS, LEAST_RATIO, SAVED_BY_FFT = 128, 8.0, 1 << 26
 """The first is the elements of the kernel, in all its axes together. The second is the operations of the direct way
 over the operations of the FFT, which reaches a smaller part of the machine's peak. The third is how many more they
 are."""
@@ -118,7 +382,7 @@ def long_convolution(e: Evidence) -> Iterator[Match]:
         per_feature = kernel.shape[right[1]]
         transforms = batch * channels + features * per_feature + batch * features
         by_fft = 2.5 * padded * math.log2(max(2, padded)) * transforms + 4.0 * padded * batch * features * per_feature
-        if op.work < max(LEAST_RATIO * by_fft, by_fft + LEAST_SAVED):
+        if op.work < max(LEAST_RATIO * by_fft, by_fft + SAVED_BY_FFT):
             continue
         inputs = tuple(f"{made.dtype}[{','.join(map(str, shape))}]" for shape in (length, taps))
         yield Match(
@@ -246,7 +510,7 @@ def permuted_draw(e: Evidence) -> Iterator[Match]:
 
 # ---- recomputed-prefix -----------------------------------------------------------------------------------------------
 
-LEAST_LENGTH, LEAST_WORK, LEAST_SHARE = 16, 1 << 18, 0.5
+LEAST_LENGTH, LEAST_WORK, SHARE_OF_WORK = 16, 1 << 18, 0.5
 """Positions; operations of one iteration, and their share of it."""
 UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
 """Operations that write a part of their first operand, and the position of that part."""
@@ -279,7 +543,7 @@ def recomputed_prefix(e: Evidence) -> Iterator[Match]:
                 is_one = any(abs(n - length) <= 1 and n * op.makes[0].size == whole.size for n in whole.shape)
                 behind = {one.maker for one in whole.behind() if one in depending and one.maker is not None}
                 work = sum(one.work for one in behind)
-                if is_one and work >= max(LEAST_WORK, LEAST_SHARE * body.work):
+                if is_one and work >= max(LEAST_WORK, SHARE_OF_WORK * body.work):
                     yield Match(
                         f"computes {length} positions in each iteration of a loop, to use one",
                         [
