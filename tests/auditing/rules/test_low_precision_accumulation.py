@@ -248,51 +248,6 @@ def test_what_begins_anew_or_decays_or_gets_few_terms_is_no_long_sum(ask_about: 
     assert ask_about(ID, fn, "bf16[1000]", parts=NOT_CALLED).outcome == "not checked"
 
 
-def averaged_with(decay: float) -> Any:
-    def move_average(average: Any, x: Any) -> Any:
-        return decay * average + (1 - decay) * x
-
-    return move_average
-
-
-def averaged_in_float32(average: Any, x: Any) -> Any:
-    return (0.998 * average + (1 - 0.998) * x).astype(average.dtype)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "decay", "lost"),
-    [
-        ("bf16", 0.999, "195% to 391%"),
-        ("bf16", 0.99, "20% to 39%"),
-        ("f16", 0.999, "24% to 49%"),
-        ("bf16", 0.9, ""),
-        ("f16", 0.99, ""),
-        ("f32", 0.999, ""),
-    ],
-)
-def test_an_average_that_does_not_move_in_its_dtype_is_found(
-    ask_about: Any, dtype: str, decay: float, lost: str
-) -> None:
-    spec = f"{dtype}[3]"
-
-    findings = ask_about(ID, averaged_with(decay), spec, spec, parts=NOT_CALLED).findings
-
-    assert [finding.title.endswith("loses its updates") for finding in findings] == [True] * bool(lost)
-    assert all(lost in finding.seen[2] for finding in findings)
-
-
-def test_an_average_whose_factors_are_rounded_says_what_it_comes_to(ask_about: Any) -> None:
-    """0.998 is 0.99609375 in bf16."""
-    finding = ask_about(ID, averaged_in_float32, "bf16[3]", "f32[3]", parts=NOT_CALLED).one
-
-    assert "comes to 0.51 times what is averaged" in finding.seen[3]
-
-
-@pytest.mark.parametrize("fn", [lambda a, x: 0.95 * a + 0.002 * x, lambda a, x: 1.5 * a + 0.001 * x])
-def test_other_sums_of_two_products_are_no_averages(ask_about: Any, fn: Any) -> None:
-    assert ask_about(ID, fn, "bf16[3]", "bf16[3]", parts=NOT_CALLED).findings == []
-
-
 def add_loss(total: Any, w: Any, x: Any) -> Any:
     return total + jnp.sum(x * w).astype(total.dtype), w - (0.1 * w * x).astype(w.dtype)
 

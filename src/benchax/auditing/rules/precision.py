@@ -29,15 +29,12 @@ from benchax.experiments.variant import scientific
 from benchax.experiments.variants import VARIANTS
 from benchax.model import find_why
 from benchax.program.index import CONVERTS, KEEPS, REPEATS, TracedOp, TracedProgram, Value
-from benchax.program.jaxpr import is_users_own
 from benchax.units import count, size
 
 PASSES = KEEPS | CONVERTS
 SCATTERS = ("scatter-add", "scatter_add")
 BITS = {"bfloat16": 8, "float16": 11}
 """Digits of the mantissa, with the one that is not stored."""
-LOST = 0.1
-"""An average that does not move before a new value differs by this share has no use."""
 
 
 class LowSum(NamedTuple):
@@ -49,19 +46,6 @@ class LowSum(NamedTuple):
     added: TracedOp
     terms: float
     """Terms of one element, on average."""
-
-
-class StuckAverage(NamedTuple):
-    """A moving average that loses its updates in its dtype."""
-
-    start: Value
-    """The average so far: an input of the body."""
-    multiplied: TracedOp
-    factor: float
-    """The factor of the old value in the program; the factor of the new one is `weight`."""
-    weight: float
-    lost: float
-    """New values are lost that differ by a smaller part of the average than this."""
 
 
 def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
@@ -110,41 +94,6 @@ def _added(returned: Value, carry: Value) -> tuple[float, TracedOp] | None:
 
 def _terms(scatter: TracedOp) -> float:
     return scatter.reads[2].size / max(scatter.reads[0].size, 1)
-
-
-def stuck_averages(program: TracedProgram) -> Iterator[StuckAverage]:
-    """Averages `decay * old + (1 - decay) * new` whose updates are lost in the dtype that they are kept in."""
-    for body in (body for body in program.bodies if body.is_loop or body.op is None):
-        for old in (value for value in body.inputs if str(value.dtype) in LOW):
-            depending = old.ahead()
-            for output in body.outputs:
-                op = output.back(PASSES).maker
-                if op is None or op.name not in ADDITIONS or output.shape != old.shape or output.dtype != old.dtype:
-                    continue
-                kept = next((_scaled(one) for one in op.reads if one in depending), None)
-                new = next((_scaled(one) for one in op.reads if one not in depending), None)
-                if kept and new and any(one.back(PASSES) is old for one in kept[0].reads):
-                    lost = lost_difference(kept[1], new[1], str(old.dtype))
-                    if lost >= LOST:
-                        yield StuckAverage(old, *kept, new[1], lost)
-
-
-def _scaled(value: Value) -> tuple[TracedOp, float] | None:
-    """(the product with a number that a value is, the number)"""
-    op = value.made_by("mul", through=PASSES)
-    numbers = [one.literal for one in op.reads if one.literal is not None and not one.shape] if op is not None else []
-    return (op, float(numbers[0])) if op is not None and len(numbers) == 1 else None
-
-
-def lost_difference(factor: float, weight: float, dtype: str) -> float:
-    """Returns how far a new value must be from the average for the average to move at all, as a part of the average.
-
-    The average moves by `weight` of the difference, and rounding removes a move below half a unit in the last place.
-    That is at least 2^-(bits + 1) of a number, and at most twice as much. The result is 0 if the two factors do not
-    belong to an average. A factor in the dtype itself is rounded to half a unit, too.
-    """
-    half = 2.0 ** -(BITS[dtype] + 1)
-    return half / weight if weight > 0 and abs(factor + weight - 1) <= half and factor <= 1 else 0.0
 
 
 # ---- low-precision-accumulation --------------------------------------------------------------------------------------
@@ -196,8 +145,6 @@ def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Ma
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
     sums = (each for each in low_sums(program, e.use.carried) if str(each.start.dtype) in LOW)
     yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
-    averages = (each for each in stuck_averages(program) if is_users_own(*each.multiplied.inwards))
-    yield from (_of_average(e, each) for each in averages)
     raise NotMeasured(why)
 
 
@@ -220,33 +167,6 @@ def _of_sum(e: Evidence, each: LowSum, why: str) -> Match:
         op=each.added,
         where=next((place for _, place in begun), None),
         related=[*begun, ("added here", near), *named_at(near, "the dtype is named here", dtype)],
-    )
-
-
-def _of_average(e: Evidence, each: StuckAverage) -> Match:
-    dtype, old = str(each.start.dtype), each.start
-    what, begun = _beginning(e, old)
-    seen = [
-        f"{old.spec}{what} is multiplied by {each.factor:.6g}{each.multiplied.at}",
-        f"what is added is multiplied by {each.weight:.3g}",
-        (
-            f"{dtype} has {BITS[dtype]} bits: a new value within {each.lost:.0%} to {2 * each.lost:.0%} of the average "
-            "is lost"
-        ),
-    ]
-    limit = each.weight / (1 - each.factor) if each.factor < 1 else 1.0
-    if abs(limit - 1) > LOST:
-        seen.append(
-            f"the two numbers, as {dtype} has them, do not sum up to 1: it comes to {limit:.2g} times what is averaged"
-        )
-    near = where_of(each.multiplied.line) or e.def_where
-    return Match(
-        f"a moving average in {dtype} loses its updates",
-        seen,
-        "Keep the average in float32: jnp.zeros(shape, jnp.float32), and convert what is added to it, "
-        "x.astype(jnp.float32); convert the result where it is used.",
-        where=near,
-        related=[*begun, *named_at(near, "the dtype is named here", dtype)],
     )
 
 
