@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from comparisons_by_hand import compared
-from html_reader import Reader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurement_strategies import RICH, values_of
-from rendered_documents import DRAWN, too_wide
+from rendered_documents import too_wide
 from rich.cells import cell_len
 
 from benchax.comparing.ranking import Comparisons, Rank
@@ -34,10 +33,7 @@ from benchax.reporting.comparisons import (
     document,
     figure,
     function_grid,
-    ranking_grid,
-    summary,
     ticks,
-    verdict,
 )
 from benchax.reporting.figures import SYMBOLS
 
@@ -188,14 +184,6 @@ def test_comparisons_are_shown(name: str, snapshot: Any) -> None:
     assert str(SHOWN[name]) == snapshot
 
 
-def test_what_is_counted_is_more_or_less_not_slower_or_faster() -> None:
-    assert [verdict(replace(PEAK, verdict=word, confirmed=None)) for word in ("slower", "faster", "same")] == [
-        "more",
-        "less",
-        "same",
-    ]
-
-
 def test_wrong_and_failed_lines_are_red() -> None:
     wrong = SHOWN["a function with another result has a line and no place"]
     failed = SHOWN["a function that failed has a line with its reason"]
@@ -215,50 +203,12 @@ def test_no_window_is_too_narrow(width: int, found: Comparisons) -> None:
         assert solid(part) in solid(shown)
 
 
-@pytest.mark.parametrize("label", ["f" * 2000, "数学 🦊 " * 40, "two\nlines", "[bold]x[/bold]", "<b>&amp;"])
-def test_any_label_is_shown_whole_and_as_it_is(label: str) -> None:
-    named = replace(SLOWER, case=CaseId(label), candidate=Version(label))
-    ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=label))
-
-    for found in (several(named), Comparisons((named,), ranking, ("naive", label))):
-        shown = solid(terminal.to_text(document(found), 60))
-        assert solid(label) in shown
-        for part in ("110 µs", "+10 % (+5.0 to +15 %)", "slower,", "confirmed"):
-            assert solid(part) in shown
-
-
 @pytest.mark.parametrize("label", ["f" * 2000, "数学 🦊 " * 40, "two\nlines"])
 def test_a_column_has_a_short_name(label: str) -> None:
     named = replace(SLOWER, baseline=Version(label), candidate=Version(label))
 
     for grid in (case_grid(several(named)), function_grid(Comparisons((named,), (), (label, label)))):
         assert all(cell_len(name) <= 32 and "\n" not in name for name in grid.names)
-
-
-# ---- HTML -------------------------------------------------------------------------------------------------------
-
-
-def test_the_fragment_holds_what_the_text_holds() -> None:
-    read = Reader(RANKED._repr_html_())
-
-    lines = (*function_grid(RANKED).lines, *ranking_grid(RANKED).lines)
-    assert [cell for line in lines for cell in line if cell and cell not in read.texts] == []
-    assert summary(RANKED) in read.texts
-
-
-def test_names_are_no_html() -> None:
-    evil = "<script>alert('x')</script>&lt;"
-    named = replace(SLOWER, case=CaseId(evil), candidate=Version(evil), remarks=(Remark("x", "info", evil),))
-    ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=evil))
-
-    for found in (
-        several(named, FAILED),
-        several(replace(FAILED, why=evil)),
-        Comparisons((named,), ranking, ("naive", evil)),
-    ):
-        read = Reader(found._repr_html_())
-        assert read.tags <= DRAWN
-        assert any(evil in t for t in read.texts)
 
 
 # ---- whatever there is ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from html_reader import Reader
 from measurement_strategies import RICH, measured
 
-from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Samples
+from benchax.model import CaseId, Failure, Measurement, Remark
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
 from benchax.reporting.chart import Axis, AxisTick, Chart, Points
 from benchax.reporting.document import (
@@ -36,7 +36,7 @@ from benchax.reporting.document import (
     TextRow,
 )
 from benchax.reporting.html import fragment
-from benchax.reporting.measurement import answers, document, sections
+from benchax.reporting.measurement import document
 from benchax.reporting.python_words import in_python
 
 ATTACK = '<script>alert(1)</script>\' onmouseover="x" &amp;'
@@ -56,44 +56,8 @@ def shown(m: Measurement) -> str:
     return fragment(document(m))
 
 
-def test_every_row_and_remark_is_there() -> None:
-    read = Reader(shown(RICH))
-
-    texts = "\n".join(read.texts)
-    rows = [*answers(RICH), *(row for section in sections(RICH) for row in section.rows)]
-    short = [text for row in rows for text in (row.label, row.value) if text]
-    assert [text for text in short if text not in read.texts] == []
-    assert [part for row in rows for part in row.detail.split("\n") if part not in texts] == []
-    assert RICH.remarks[0].message in texts
-
-
 def test_it_is_what_a_notebook_asks_for() -> None:
     assert RICH._repr_html_() == fragment(in_python(document(RICH)))
-
-
-def test_nothing_of_the_user_is_taken_for_html() -> None:
-    m = replace(
-        measured(ATTACK, n=ATTACK),
-        case=CaseId(ATTACK, ((ATTACK, ATTACK),), ATTACK, ATTACK),
-        signature=ATTACK,
-        samples=(Samples(ATTACK, 1, (1.0,), regime=ATTACK),),
-        failure=Failure("error", ATTACK, ATTACK, ATTACK),
-        remarks=(Remark(ATTACK, "warning", ATTACK),),
-        not_measured=(Absent("cost", ATTACK),),
-    )
-
-    read = Reader(fragment(document(m, is_full=True)))
-
-    assert read.tags == {"div", "section", "table", "tr", "th", "td", "p", "ul", "li", "span"}
-    assert read.attributes == {"class", "style", "scope", "role", "aria-level"}
-    assert "".join(read.texts).count(ATTACK) == 13
-
-
-@pytest.mark.parametrize("name", ["two\nlines", "naïve 🦊 数学", "f" * 3000, ""])
-def test_any_name_is_shown(name: str) -> None:
-    read = Reader(shown(measured(name, text="a\nb")))
-
-    assert read.texts[0] == f"{name}[text=a\nb]"
 
 
 def test_a_failure_is_coloured_and_so_is_its_message() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +41,6 @@ from benchax.reporting.tables import (
     estimate,
     scope,
     share_remarks,
-    spread,
     stored_grid,
 )
 from benchax.reporting.terminal import to_text
@@ -64,13 +64,6 @@ def in_processes(*groups: tuple[float, ...]) -> Measurement:
 
 def absent(*what: str, **more: Any) -> dict[str, Any]:
     return {"not_measured": tuple(Absent(each, "the moon was full", **more) for each in what)}
-
-
-def test_samples_that_were_disturbed_are_counted_in_all_processes() -> None:
-    disturbed = ((True, False, False), (True, True, False))
-    both = made(*(Samples("wall", 1, (1e-4,) * 3, each, process=i) for i, each in enumerate(disturbed)))
-
-    assert "3 disturbed" in str(both)
 
 
 # ---- one measurement --------------------------------------------------------------------------------------------
@@ -125,6 +118,9 @@ ONE: dict[str, Measurement] = {
             "pipelined", 64, (6.4e-3,) * 6, disturbed=(True, False) * 3, regime="thunks", stop="time",
             answers="calls queued, one wait at the end",
         ),
+    ),
+    "samples that were disturbed are counted in all processes": made(
+        *(Samples("wall", 1, (1e-4,) * 3, (True, i == 1, False), process=i) for i in range(2))
     ),
     "too few samples have no interval": made(Samples("wall", 1, (1e-4, 1e-4))),
     "the plan of the memory names its parts": made(
@@ -231,24 +227,17 @@ def test_stored_rows_show_what_was_measured_where_and_failures_their_kind(snapsh
     assert [row[0].style for row in grid.rows] == ["", "bad"]
 
 
-def test_a_stored_row_is_one_line_at_80_columns_with_its_whole_name() -> None:
-    row = replace(measured("benchmark_matrix_multiplication_of_large"), started_at="2025-11-21T01:35:59+00:00")
+def test_a_stored_row_is_one_line_at_80_columns_and_a_name_that_is_cut_keeps_its_parameters() -> None:
+    name = "benchmark_matrix_multiplication_of_large"
+    row = replace(measured(name), started_at="2025-11-21T01:35:59+00:00")
+    cut = replace(row, case=CaseId(f"{name}_matrices", (("n", 512), ("dtype", "bf16"))))
 
-    lines = terminal.to_text(Document((stored_grid([row_of(row, 123456)]),)), 80).splitlines()
+    whole, cut_lines = (
+        terminal.to_text(Document((stored_grid([row_of(m, 123456)]),)), 80).splitlines() for m in (row, cut)
+    )
 
-    assert lines[1:] == [
-        "123456  11-21 01:35  benchmark_matrix_multiplication_of_large  2.00 s",
-        "A wider window also shows: commit.",
-    ]
-
-
-def test_a_name_that_is_cut_keeps_its_parameters() -> None:
-    name = "benchmark_matrix_multiplication_of_large_matrices"
-    row = replace(measured(name), case=CaseId(name, (("n", 512), ("dtype", "bf16"))))
-
-    line = terminal.to_text(Document((stored_grid([row_of(row, 1)]),)), 80).splitlines()[1]
-
-    assert "benchmark_matrix_multip…ces[n=512, dtype=bf16]" in line
+    assert whole[1:] == [f"123456  11-21 01:35  {name}  2.00 s", "A wider window also shows: commit."]
+    assert cut_lines[1].endswith("s[n=512, dtype=bf16]  2.00 s")
 
 
 def test_the_environment_says_what_is_unknown_and_ends_with_what_makes_rows_comparable(snapshot: Any) -> None:
@@ -298,15 +287,12 @@ def of_processes(*medians_s: float) -> Summary:
         (None, 1e-6, None, "1.00 µs"),
         (0.9e-3, 1.3e-3, 6.34e-3, "1.30 ms (0.900–6.34, unstable)"),
         (-1e-6, 1e-6, 2e-6, "1.00 µs (-1.00–2.00, unstable)"),
+        (0.0, 0.0, 0.0, "0 s"),
     ],
 )
 def test_a_median_is_followed_by_its_interval(low: float | None, median: float, high: float | None, text: str) -> None:
     assert estimate(summary(low, median, high)) == text
-
-
-def test_a_time_that_was_not_taken_is_empty() -> None:
     assert estimate(None) == ""
-    assert spread(0.0, 0.0, 0.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -356,22 +342,11 @@ def test_an_interval_speaks_for_a_later_run_if_several_processes_were_measured()
     assert scope(summarize([1.0, 1.1])) == "this process"
 
 
-def test_each_timer_has_a_line() -> None:
-    row = replace(
-        measured(), samples=(Samples("wall", 1, (1e-3, 2e-3, 3e-3)), Samples("loop", 1, (-1e-6, 4e-6, 5e-6, 6e-6)))
-    )
+def test_each_timer_has_a_line_of_statistics_and_a_row_without_samples_says_so(snapshot: Any) -> None:
+    row = made(Samples("wall", 1, (1e-3, 2e-3, 3e-3)), Samples("loop", 1, (-1e-6, 4e-6, 5e-6, 6e-6)))
 
-    lines = to_text(statistics_document(row)).splitlines()
-
-    assert lines[0] == row.case.label
-    wall, loop = (next(line for line in lines if line.startswith(timer)) for timer in ("wall", "loop"))
-    assert "2.00 ms ± 1.00 ms" in wall
-    assert "not above 0" in loop
-    assert "-1" not in loop
-
-
-def test_a_row_without_samples_says_so() -> None:
-    assert "has no samples" in to_text(statistics_document(replace(measured(), samples=())))
+    assert to_text(statistics_document(row)) == snapshot
+    assert "has no samples" in to_text(statistics_document(made(samples=())))
 
 
 def test_a_file_of_pytest_benchmark_holds_no_time_below_zero() -> None:
@@ -391,37 +366,30 @@ def busy(share: int) -> Remark:
     return Remark("busy", "warning", f"other processes used {share} %")
 
 
+OTHER = Remark("impure", "warning", "it reads a clock")
+
+
 def test_remarks_that_are_shared_are_shown_once_and_the_busy_machine_whatever_its_numbers() -> None:
-    other = Remark("impure", "warning", "it reads a clock")
-
-    assert each_once([IMPURE, busy(40), other, IMPURE, busy(60)]) == [IMPURE, busy(40), other]
+    assert each_once([IMPURE, busy(40), OTHER, IMPURE, busy(60)]) == [IMPURE, busy(40), OTHER]
 
 
-def test_what_all_have_is_said_once_with_their_number() -> None:
-    shared = share_remarks({f"f{i}": [busy(40)] for i in range(20)})
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ([40] * 20, "busy: all 20 cases; other processes used 40 %"),
+        (range(40, 60), "busy: all 20 cases; of f0: other processes used 40 %"),
+        ([40] * 18, "busy: 18 of 20 cases, not f18 and f19; other processes used 40 %"),
+        ([40] * 12, "busy: 12 of 20 cases; other processes used 40 %"),
+    ],
+    ids=["all", "numbers of one case", "most", "many exceptions"],
+)
+def test_what_most_have_is_said_once_with_their_number(shares: Sequence[int], message: str) -> None:
+    having = len(shares)
+    shared = share_remarks({f"f{i}": [busy(shares[i])] if i < having else [] for i in range(20)})
 
-    assert [r.message for r in shared.common] == ["busy: all 20 cases; other processes used 40 %"]
-    assert shared.universal == {"busy"}
+    assert [r.message for r in shared.common] == [message]
+    assert shared.universal == ({"busy"} if having == 20 else set())
     assert not any(shared.own.values())
-
-
-def test_numbers_that_differ_are_those_of_a_case_that_is_named() -> None:
-    (common,) = share_remarks({f"f{i}": [busy(40 + i)] for i in range(20)}).common
-
-    assert common.message == "busy: all 20 cases; of f0: other processes used 40 %"
-
-
-def test_of_what_most_have_those_without_it_are_named() -> None:
-    shared = share_remarks({f"f{i}": [busy(40)] if i < 18 else [] for i in range(20)})
-
-    assert [r.message for r in shared.common] == ["busy: 18 of 20 cases, not f18 and f19; other processes used 40 %"]
-    assert not shared.universal
-
-
-def test_many_exceptions_are_counted_only() -> None:
-    (common,) = share_remarks({f"f{i}": [busy(40)] if i < 12 else [] for i in range(20)}).common
-
-    assert common.message == "busy: 12 of 20 cases; other processes used 40 %"
 
 
 @pytest.mark.parametrize("having", [1, 2, 10])
@@ -444,11 +412,9 @@ def test_errors_and_what_is_about_one_case_stay_with_each() -> None:
 
 
 def test_nothing_is_lost_of_a_case_that_has_two_messages_of_one_code() -> None:
-    other = Remark("impure", "warning", "it reads a clock")
+    shared = share_remarks({"f": [IMPURE, OTHER], "g": [IMPURE]})
 
-    shared = share_remarks({"f": [IMPURE, other], "g": [IMPURE]})
-
-    assert (shared.common, shared.own["f"]) == ((), (IMPURE, other))
+    assert (shared.common, shared.own["f"]) == ((), (IMPURE, OTHER))
 
 
 def test_rates_come_with_what_they_were_reached_by_and_missing_ones_are_left_out() -> None:

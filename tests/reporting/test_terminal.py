@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurement_strategies import RICH, measured
 from rendered_documents import too_wide
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -110,20 +109,24 @@ def test_what_is_printed_in_a_notebook_is_a_text(monkeypatch: pytest.MonkeyPatch
     assert "every call" in outside
 
 
-def test_a_failure_is_red() -> None:
-    shown = on_terminal(document(FAILED))
+REMARKED = replace(
+    measured(),
+    remarks=(Remark("a", "error", "it broke"), Remark("b", "warning", "too much"), Remark("c", "info", "by the way")),
+    not_measured=(Absent("cost", "it was raining"),),
+)
 
-    assert f"{RED}out of memory" in shown
-    assert f"{RED}in first run: no 3 TiB here" in shown
-    assert f"{RED}buy memory" not in shown
 
-
-def test_what_is_absent_is_faint() -> None:
-    m = replace(measured(), not_measured=(Absent("cost", "it was raining"),))
-
-    shown = on_terminal(document(m))
-
+def test_failures_are_red_what_is_absent_is_faint_and_each_severity_has_a_mark() -> None:
+    assert repr(on_terminal(document(FAILED))).count(repr(RED)[1:-1]) == 3
+    shown = on_terminal(document(REMARKED))
+    assert f"{RED}✗\x1b[0m {RED}it broke" in shown
+    assert "\x1b[33m!\x1b[0m too much" in shown
+    assert "\x1b[2m·\x1b[0m by the way" in shown
     assert "\x1b[2mnot measured: operations" in shown
+    listed = on_terminal(list_measurements([measured("f"), FAILED]))
+    assert f"{RED}slow" in listed
+    assert f"{RED}out of memory in first run: no 3 TiB here" in listed
+    assert f"{RED}f" not in listed
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,19 +136,6 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "out of memory" in shown
     assert re.findall(r"\x1b\[[\d;]*3\dm", shown) == []
-
-
-@pytest.mark.parametrize(("severity", "mark"), [("error", "✗"), ("warning", "!"), ("info", "·")])
-def test_a_remark_has_the_mark_of_its_severity(severity: str, mark: str) -> None:
-    m = replace(measured(), remarks=(Remark("code", severity, "the moon was full"),))  # type: ignore[arg-type]
-
-    text = terminal.to_text(document(m))
-
-    assert f"  {mark} the moon was full" in text.splitlines()
-
-
-def test_remarks_are_not_announced_where_there_are_none() -> None:
-    assert "remarks" not in terminal.to_text(document(measured()))
 
 
 @pytest.mark.parametrize("name", ["f[bold]", "[/red]", "[n=8]", "[link=x]y", ":warning:"])
@@ -201,12 +191,6 @@ def test_what_is_printed_in_a_terminal_is_as_wide_as_the_window(monkeypatch: pyt
     assert len(terminal.to_text(grid(("f" * 300, "1.00 s", "busy"))).splitlines()[1]) > 300  # as in a file
 
 
-def test_in_a_narrow_window_names_are_cut_in_their_middle_and_numbers_are_not() -> None:
-    text = terminal.to_text(grid(("abcdefghijklmnopqrstuvwxyz", "1.00 s", "busy")), 38)
-
-    assert text.splitlines()[1].split("  ") == ["abcdefghij…qrstuvwxyz", "1.00 s", "busy"]
-
-
 def test_a_narrow_window_leaves_columns_out_before_it_cuts_a_name_and_names_them() -> None:
     optional = [TableColumn(name, is_optional=True) for name in ("peak", "compile")]
     table = tabulate((CASE, "wall", *optional), [("abcdefghijklmnopqrstuvwxyz", "1.00 s", "2.00 MiB", "30.0 ms")])
@@ -219,16 +203,6 @@ def test_a_narrow_window_leaves_columns_out_before_it_cuts_a_name_and_names_them
     assert shown[40][1:] == ["abcdefghijklmnopqrstuvwxyz  1.00 s", "A wider window also shows: peak,", "compile."]
 
 
-def test_wide_characters_do_not_shift_the_columns() -> None:
-    text = terminal.to_text(grid(("数学", "1.00 s", ""), ("f", "1.00 s", "")))
-
-    assert {cell_len(line[: line.index("1.00")]) for line in text.splitlines()[1:]} == {6}
-
-
-def test_names_in_a_grid_are_no_markup() -> None:
-    assert "[bold]x[/bold]" in terminal.to_text(grid(("[bold]x[/bold]", "1.00 s", "")))
-
-
 def test_the_overview_explains_failures_and_warnings_below_and_a_busy_machine_once(snapshot: Any) -> None:
     busy = Remark("busy", "warning", "too much")
     one = [replace(measured("f"), remarks=(busy, Remark("x", "info", "by the way"))), FAILED, measured("h")]
@@ -236,14 +210,6 @@ def test_the_overview_explains_failures_and_warnings_below_and_a_busy_machine_on
     assert terminal.to_text(list_measurements(one)) == snapshot(name="one case")
     every = [replace(measured(name), remarks=(busy,)) for name in ("f", "g", "h")]
     assert terminal.to_text(list_measurements(every)) == snapshot(name="all cases")
-
-
-def test_a_failure_is_red_in_the_overview_and_below() -> None:
-    shown = on_terminal(list_measurements([measured("f"), FAILED]))
-
-    assert f"{RED}slow" in shown
-    assert f"{RED}out of memory in first run: no 3 TiB here" in shown
-    assert f"{RED}f" not in shown
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -266,6 +232,20 @@ NOTED = tabulate(("n",), [("8",)], note="a note")
 BLOCKS: dict[str, tuple[int | None, tuple[Block, ...]]] = {
     "words begin at the left and numbers end at the right": (
         None, grid(("f", "1.00 s", "busy"), ("matmul", "20.0 ms", "")).blocks
+    ),
+    "names are cut in their middle, and numbers are not": (
+        38, grid(("abcdefghijklmnopqrstuvwxyz", "1.00 s", "busy")).blocks
+    ),
+    "wide characters do not shift columns, and names are no markup": (
+        None, grid(("数学", "1.00 s", ""), ("[bold]x[/bold]", "1.00 s", "")).blocks
+    ),
+    "a column that need not fold does not": (
+        60,
+        (tabulate((TableColumn("case", "names", 10), TableColumn("remarks", "words", 12)), [("f g", "busy " * 20)]),),
+    ),
+    "without remarks no heading announces them": (80, document(replace(REMARKED, remarks=())).blocks),
+    "a measurement of nothing": (
+        80, document(Measurement(CaseId(""), measured().environment, measured().options, "", "")).blocks
     ),
     "where columns do not fit, each row becomes a block": (
         24, grid(("matmul[n=8]", "1.00 s", "busy"), ("f", "", "in trace")).blocks
@@ -304,13 +284,10 @@ def test_blocks_are_laid_out(name: str, snapshot: Any) -> None:
     assert terminal.to_text(Document(blocks), width) == snapshot
 
 
-def test_an_item_of_a_list_has_its_style() -> None:
-    assert f"{RED}two" in on_terminal(Document((List((Paragraph("one"), Paragraph("two", "bad"))),)))
-
-
 @pytest.mark.parametrize("style", ["good", "bad", "warning", "info", "faint", "title"])
 def test_each_style_can_be_seen(style: Style) -> None:
-    assert ESCAPE in on_terminal(Document((Paragraph("text", style),)))
+    for block in (Paragraph("text", style), List((Paragraph("text", style),))):
+        assert ESCAPE in on_terminal(Document((block,)))
 
 
 def test_a_program_keeps_its_lines_tabs_and_spaces() -> None:
@@ -318,13 +295,6 @@ def test_a_program_keeps_its_lines_tabs_and_spaces() -> None:
 
     assert terminal.to_text(Document((Paragraph("before"), code)), 40) == f"before\n\nhlo\n{code.text}"
     assert solid("[red]x" * 50) in on_terminal(Document((code,)), 40).splitlines()
-
-
-def test_a_measurement_of_any_kind_can_be_printed() -> None:
-    nothing = Measurement(CaseId(""), measured().environment, measured().options, "", "")
-
-    assert str(nothing).strip() == ""
-    assert "wrong output" in str(RICH)
 
 
 def test_a_path_that_is_wider_than_its_column_goes_on_in_the_next_line_at_a_joint() -> None:
@@ -384,12 +354,6 @@ def test_broken_lines_have_the_same_words_and_fit(words: list[str], width: int) 
 
     assert [word for line in lines for word in line.split()] == words
     assert all(len(line) <= width or " " not in line for line in lines)
-
-
-def test_a_column_that_need_not_fold_does_not() -> None:
-    table = tabulate((TableColumn("case", "names", 10), TableColumn("remarks", "words", 12)), [("f g", "busy " * 20)])
-
-    assert terminal.to_text(Document((table,)), 60).splitlines()[1].startswith("f g   busy busy")
 
 
 def test_a_file_with_a_line_is_a_link_where_the_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
