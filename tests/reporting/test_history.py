@@ -16,7 +16,7 @@ from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.reporting import terminal
 from benchax.reporting.document import BARS, Document
 from benchax.reporting.figures import COLORS
-from benchax.reporting.history import MOST_NAMES, describe_changes, document, figure, grid, overview, span, sparkline
+from benchax.reporting.history import MOST_NAMES, describe_changes, document, figure, grid, overview, sparkline
 
 ELSEWHERE = replace(HOST, host="node-18")
 
@@ -25,93 +25,61 @@ def sentences(h: History) -> list[str]:
     return [sentence for sentence, _ in describe_changes(h)]
 
 
-def shown(listed: list[Comparison]) -> str:
-    return terminal.to_text(document(history(listed)))
+def elsewhere(listed: list[Comparison], first: int) -> list[Comparison]:
+    """On another machine from there on."""
+    return [*listed[:first], *(replace(c, environment=ELSEWHERE) for c in listed[first:])]
 
 
-# ---- bars -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("listed", "longest", "bars"),
+    [
+        (series([1.0, 1.1, 1.2, 1.5, 2.0]), 60, "▁▂▃▅█"),
+        (elsewhere(series([1.0, 1.0, None, 1.0]), 1), 60, "▅┊▅·▅"),
+        (series([9.0] * 5 + [1.0, 2.0]), 2, "▁█"),
+        ([counted(0, 0.0), counted(1, 8.0)], 60, "▁▄"),
+        ([counted(0, 0.0)], 60, "▁"),
+        ([counted(0, None)], 60, "·"),
+    ],
+    ids=["rising", "another machine and a missing number", "the newest", "from nothing", "nothing", "no number"],
+)
+def test_bars_rise_with_the_ratio(listed: list[Comparison], longest: int, bars: str) -> None:
+    assert sparkline(history(listed), longest=longest) == bars
 
 
-def test_bars_rise_with_the_ratio() -> None:
-    assert sparkline(history(series([1.0, 1.1, 1.2, 1.5, 2.0]))) == "▁▂▃▅█"
+EVENTFUL = elsewhere(series(stepping([(10, 1.0), (10, 1.12)], sd=0.001)), 15)
+EVENTFUL[17] = compared(17, None, why="timeout in compile", environment=ELSEWHERE)
+EVENTFUL[18] = replace(EVENTFUL[18], numerics=Numerics("baseline", False, why="out[0] differs"))
+SHOWN: dict[str, list[Comparison]] = {
+    "a line holds what a comparison says, the newest last": series([1.0, 1.05]),
+    "ratios that read the same": series([1.0, 1.0001]),
+    "what a call gets done is a rate of its own time then": [
+        replace(c, work={"tokens": 8.0}) for c in series([1.0, 2.0])
+    ],
+    "what happened is next to the comparison where it did": EVENTFUL,
+    "counts are no times": [counted(0, 2.0**20), counted(1, 2.0**21)],
+    "nothing measured": series([None]),
+    "commits, with uncommitted changes and without": [
+        replace(compared(n, 1.0), candidate=Version("now", *version))
+        for n, version in enumerate([("0123456789abcdef", False), ("0123456789abcdef", True), ()])
+    ],
+    "of a long history the newest are listed": series([1.0] * 32),
+    "a label of several lines": [compared(0, 1.0, case=replace(CASE, name="one\ntwo"), baseline=BASELINE)],
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_history_is_shown(name: str, snapshot: Any) -> None:
+    assert terminal.to_text(document(history(SHOWN[name]))) == snapshot
+
+
+def test_changes_are_red_and_what_is_missing_is_faint() -> None:
+    assert [grid(history(EVENTFUL)).rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
 
 
 def test_noise_is_no_mountain() -> None:
     bars = sparkline(history(series(stepping([(40, 1.0)], sd=0.005))))
 
     assert set(bars) <= set(BARS[2:6])
-
-
-def test_another_machine_and_a_missing_number_are_marked() -> None:
-    listed = series([1.0, 1.0, None, 1.0])
-    listed[1:] = [replace(c, environment=ELSEWHERE) for c in listed[1:]]
-
-    assert sparkline(history(listed)) == "▅┊▅·▅"
-
-
-def test_the_newest_are_shown_where_there_are_too_many() -> None:
-    assert sparkline(history(series([9.0] * 5 + [1.0, 2.0])), longest=2) == "▁█"
-
-
-@pytest.mark.parametrize("sizes", [[0.0, 8.0], [0.0], [None]])
-def test_counts_of_nothing_have_bars_too(sizes: list[float | None]) -> None:
-    bars = sparkline(history([counted(n, size) for n, size in enumerate(sizes)]))
-
-    assert len(bars) == len(sizes)
-
-
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        (series([0.98, 1.13]), "0.980 to 1.13 times v1.2"),
-        (series([1.0, 1.0001]), "1.00 times v1.2"),
-        ([counted(0, 2.0**20), counted(1, 2.0**21)], "1.00 MiB to 2.00 MiB"),
-        (series([None]), "nothing measured"),
-    ],
-)
-def test_what_the_bars_span_is_said(listed: list[Comparison], expected: str) -> None:
-    assert span(history(listed)) == expected
-
-
-# ---- tables -----------------------------------------------------------------------------------------------------
-
-
-def test_a_line_holds_what_a_comparison_says_the_newest_last(snapshot: Any) -> None:
-    assert shown(series([1.0, 1.05])) == snapshot
-
-
-def test_what_a_call_gets_done_is_a_rate_of_its_own_time_then(snapshot: Any) -> None:
-    assert shown([replace(c, work={"tokens": 8.0}) for c in series([1.0, 2.0])]) == snapshot
-
-
-def test_what_happened_is_next_to_the_comparison_where_it_did(snapshot: Any) -> None:
-    listed = series(stepping([(10, 1.0), (10, 1.12)], sd=0.001))
-    listed[15:] = [replace(c, environment=ELSEWHERE) for c in listed[15:]]
-    listed[17] = compared(17, None, why="timeout in compile", environment=ELSEWHERE)
-    listed[18] = replace(listed[18], numerics=Numerics("baseline", False, why="out[0] differs"))
-
-    assert shown(listed) == snapshot
-    assert [grid(history(listed)).rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
-
-
-@pytest.mark.parametrize(
-    ("candidate", "expected"),
-    [
-        (Version("now", "0123456789abcdef", False), "01234567"),
-        (Version("now", "0123456789abcdef", True), "01234567+"),
-        (Version("now"), "now"),
-    ],
-)
-def test_a_commit_is_named_by_its_first_digits(candidate: Version, expected: str) -> None:
-    assert grid(history([replace(compared(0, 1.0), candidate=candidate)])).lines[0][1] == expected
-
-
-def test_of_a_long_history_the_newest_are_listed_and_the_rest_is_not_kept_quiet() -> None:
-    text = shown(series(stepping([(100, 1.0)])))
-
-    assert "70 older ones are not listed; --json has them" in text
-    assert commit_of(69)[:8] not in text
-    assert commit_of(70)[:8] in text
 
 
 def test_the_overview_has_a_line_for_each_case(snapshot: Any) -> None:
@@ -122,9 +90,6 @@ def test_the_overview_has_a_line_for_each_case(snapshot: Any) -> None:
 
     assert terminal.to_text(Document((table,))) == snapshot
     assert [row[0].style for row in table.rows] == ["bad", ""]
-
-
-# ---- sentences --------------------------------------------------------------------------------------------------
 
 
 SENTENCES: dict[str, list[Comparison]] = {
@@ -150,21 +115,6 @@ def test_a_newest_comparison_that_stands_out_is_a_warning() -> None:
     assert list(describe_changes(found))[1] == (
         f"{newest} is 10 % above the median before it: the next comparisons will show", "warning",
     )  # fmt: skip
-
-
-def test_times_are_said_to_be_no_comparison() -> None:
-    assert "not to be compared with one another, and not judged" in shown(series([1.0]))
-    assert "judged" not in shown([counted(0, 8.0)])
-
-
-def test_a_label_of_several_lines_is_one_line() -> None:
-    found = history([compared(0, 1.0, case=replace(CASE, name="one\ntwo"), baseline=BASELINE)])
-
-    assert terminal.to_text(document(found)).splitlines()[:2] == [
-        "one two[n=256]: same, +0 % (-1.0 to +1.0 %)",
-        "run time against v1.2 · 1 comparison",
-    ]
-    assert overview([found]).lines[0][0] == "one two[n=256]"
 
 
 ODD = "$\\frac$ <b>\n" * 9
@@ -198,17 +148,11 @@ def test_changes_are_named_by_commit_and_coloured_by_their_direction() -> None:
     assert is_drawn(drawn)
 
 
-def test_breaks_say_why() -> None:
-    listed = series(stepping([(20, 1.0)]))
-    listed[10:] = [replace(c, environment=ELSEWHERE) for c in listed[10:]]
+def test_breaks_say_why_and_their_words_do_not_lie_on_one_another() -> None:
+    turns = [replace(c, environment=(HOST, ELSEWHERE)[n % 2]) for n, c in enumerate(series([1.0] * 30))]
 
-    assert words(figure(history(listed))) == ["host node-17, then node-18"]
-
-
-def test_words_of_machines_that_take_turns_do_not_lie_on_one_another() -> None:
-    listed = [replace(c, environment=(HOST, ELSEWHERE)[n % 2]) for n, c in enumerate(series([1.0] * 30))]
-
-    assert len(words(figure(history(listed)))) <= 4
+    assert words(figure(history(elsewhere(series(stepping([(20, 1.0)])), 10)))) == ["host node-17, then node-18"]
+    assert len(words(figure(history(turns)))) <= 4
 
 
 def test_a_hundred_commits_are_named_as_far_as_they_can_be_read() -> None:

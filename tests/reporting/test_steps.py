@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from benchax.reporting.profile import describe_recording_cost, describe_split, describe_steps, tabulate_parts
+from benchax.reporting.document import Document, Heading
+from benchax.reporting.profile import describe_recording_cost, describe_split, describe_steps
+from benchax.reporting.terminal import to_text
 from benchax.results.profile import OneStep, PartKind, PartLine, ProgramsPerStep, RecordingCost, StepPart, StepSplit
 
 LINE = PartLine("/home/me/loader.py:31", "batches", 0.58, samples=90)
@@ -49,52 +52,6 @@ def test_one_sentence_says_what_most_of_a_step_is(kind: PartKind, expected: str)
     assert describe_split(split) == expected
 
 
-def test_a_recording_without_steps_is_said_to_have_none() -> None:
-    split = replace(SPLIT, mark="none", name="", lengths_s=(2.0,), programs=())
-
-    first = describe_steps(split)[0]
-
-    assert describe_split(split).startswith("58 % of the recorded time is data loading")
-    assert getattr(first, "text", "") == (
-        "no step was found: no program that the devices were busy with was called three times in the 2.00 s that were "
-        "recorded"
-    )
-
-
-def test_few_samples_are_said_to_be_few_and_none_to_be_missing() -> None:
-    assert "which is few: shares of lines are rough" in tabulate_parts(replace(SPLIT, samples=5)).note
-    assert "no samples of the stack" in tabulate_parts(replace(SPLIT, sampler_share=None)).note
-
-
-def test_where_python_is_while_a_device_works_is_told_as_that() -> None:
-    split = replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58, (LINE,)),))
-
-    lines = tabulate_parts(split).lines
-
-    assert [(line[0], bool(line[3])) for line in lines] == [("device at work", False), ("· Python meanwhile", True)]
-
-
-def test_several_lines_of_a_part_stand_below_it() -> None:
-    other = PartLine("/home/me/decode.py:4", "decode", 0.2)
-    split = replace(SPLIT, parts=(StepPart("input", 0.0058, 0.58, (replace(LINE, share=0.38), other)),))
-
-    lines = tabulate_parts(split).lines
-
-    assert [line[0] for line in lines] == ["waiting for input", "· of it", "· of it"]
-    assert [line[3] for line in lines] == ["", "loader.py:31 (batches)", "decode.py:4 (decode)"]
-
-
-def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
-    slow = OneStep(7, 0.5, (("unseen", 0.49),), "unseen", 0.48, "/home/me/save.py:3")
-
-    shown = str(describe_steps(replace(SPLIT, slowest=slow)))
-
-    assert (
-        "label='slowest step', value='500 ms', detail='number 7, 480 ms more than usual of: Python at save.py:3'"
-        in shown
-    )
-
-
 def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_usual_rest() -> None:
     compiling = StepPart("compile", 0.0042, 0.42, (LINE,))
 
@@ -102,20 +59,6 @@ def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_u
 
     assert first.endswith("; 42 % is tracing and compiling at loader.py:31, in 2 of 3 steps; the device waits")
     assert "42 %" not in describe_split(SPLIT)
-
-
-def test_what_is_not_called_in_each_step_has_its_number_of_calls() -> None:
-    rare = replace(SPLIT, warm_up=1, programs=(ProgramsPerStep("jit_step", 1.0), ProgramsPerStep("jit_evaluate", 0.5)))
-
-    assert "jit_evaluate (2 in 4 steps)" in str(describe_steps(rare))
-
-
-def test_the_slowest_step_names_what_was_called_in_it_alone() -> None:
-    slowest = OneStep(49, 0.146, (), "device", 0.07, others=(ProgramsPerStep("jit_evaluate", 4),))
-
-    assert "70.0 ms more than usual of: device at work; only in it: 4 × jit_evaluate" in str(
-        describe_steps(replace(SPLIT, slowest=slowest))
-    )
 
 
 @pytest.mark.parametrize(
@@ -144,3 +87,28 @@ def test_the_slowest_step_names_what_was_called_in_it_alone() -> None:
 )
 def test_a_recorded_time_does_not_pass_for_the_real_one(cost: RecordingCost, text: str) -> None:
     assert describe_recording_cost(cost, "a step") == text
+
+
+OTHER = PartLine("/home/me/decode.py:4", "decode", 0.2)
+SLOW = OneStep(7, 0.5, (("unseen", 0.49),), "unseen", 0.48, "/home/me/save.py:3")
+EVALUATING = OneStep(49, 0.146, (), "device", 0.07, others=(ProgramsPerStep("jit_evaluate", 4),))
+RARE = (ProgramsPerStep("jit_step", 1.0), ProgramsPerStep("jit_evaluate", 0.5))
+SHOWN = {
+    "no steps": replace(SPLIT, mark="none", name="", lengths_s=(2.0,), programs=()),
+    "few samples": replace(SPLIT, samples=5),
+    "no samples": replace(SPLIT, sampler_share=None),
+    "Python while a device works": replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58, (LINE,)),)),
+    "several lines of a part": replace(
+        SPLIT, parts=(StepPart("input", 0.0058, 0.58, (replace(LINE, share=0.38), OTHER)),)
+    ),
+    "the slowest step": replace(SPLIT, slowest=SLOW),
+    "the slowest step called something alone": replace(SPLIT, slowest=EVALUATING),
+    "a program that not each step calls": replace(SPLIT, warm_up=1, programs=RARE),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_steps_are_shown(name: str, snapshot: Any) -> None:
+    title = Heading(describe_split(SHOWN[name]), 1)
+
+    assert to_text(Document((title, *describe_steps(SHOWN[name])))) == snapshot

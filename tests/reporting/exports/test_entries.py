@@ -24,68 +24,13 @@ def with_samples(*samples: Samples) -> Measurement:
 def test_the_headline_is_told_of_where_no_timer_is_named() -> None:
     m = with_samples(Samples("wall", 1, (3.0,)), Samples("loop", 2, (4.0,)))
 
-    found = [entry(m).summary, entry(m, "loop").summary]
-
-    assert [s.median_s for s in found if s] == [3.0, 2.0]
+    assert [s.median_s for s in (entry(m).summary, entry(m, "loop").summary) if s] == [3.0, 2.0]
+    assert [e.why for e in entries([measured("f"), m], timer="loop")] == ["it was not timed by loop", ""]
 
 
 def test_a_timer_that_no_case_has_is_refused_with_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"no case was timed by 'lop'\nexpected 'loop'\? Permitted is one of: loop"):
         entries([with_samples(Samples("wall", 1, (3.0,)), Samples("loop", 2, (4.0,)))], timer="lop")
-
-
-def test_a_case_without_the_timer_says_so() -> None:
-    found = entries([measured("f"), with_samples(Samples("loop", 1, (1.0,)))], timer="loop")
-
-    assert [e.why for e in found] == ["it was not timed by loop", ""]
-
-
-def test_the_reason_of_the_row_is_given() -> None:
-    m = replace(measured(), samples=(), not_measured=(Absent("samples.in_graph", "it has callbacks"),))
-
-    assert entry(m).detail == "not measured, because it has callbacks"
-
-
-def test_a_failed_case_has_no_number_even_where_readings_were_taken() -> None:
-    found = entry(RICH)
-
-    assert RICH.samples
-    assert (found.samples, found.compile_s, found.counted) == (None, None, {})
-    assert found.why == "it ended with wrong output in verify: off by 0.1"
-
-
-@pytest.mark.parametrize(
-    ("samples", "why"),
-    [
-        (Samples("wall", 1, (1.0, float("nan"))), "the readings of wall are no times"),
-        (Samples("wall", 1, (1.0, 1e300)), "the readings of wall are no times"),
-        (Samples("wall", 0, (1.0,)), "the readings of wall are no times"),
-        (Samples("wall", 1, (5e-324,)), "the readings of wall are not above the clock's own cost"),
-        (Samples("wall", 1, (0.0, 0.0)), "the readings of wall are not above the clock's own cost"),
-        (Samples("wall", 1, (1.0,), overhead_s=2.0), "the readings of wall are not above the clock's own cost"),
-        (Samples("wall", 1, ()), "it was not timed by any timer"),
-    ],
-)
-def test_readings_that_are_no_times_are_none(samples: Samples, why: str) -> None:
-    found = entry(with_samples(samples))
-
-    assert (found.samples, found.summary, found.why) == (None, None, why)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Samples("wall", 1, (), process=1),
-        Samples("wall", 0, (1.0,), process=1),
-        Samples("wall", 1, (float("inf"),), process=1),
-    ],
-)
-def test_one_process_without_times_leaves_the_case_without_any(other: Samples) -> None:
-    """A summary is over all of them: an export crashed, or wrote an infinity."""
-    found = entry(with_samples(Samples("wall", 1, (1.0,) * 9), other))
-
-    assert (found.samples, found.summary) == (None, None)
-    assert found.why == "the readings of wall are no times"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +75,35 @@ def test_parameters_are_strict_json() -> None:
     assert plain(given) == [1, [2.5, None], "inf", "float32", "x"]
 
 
-def test_a_failure_is_shorter_than_its_traceback() -> None:
-    m = replace(measured(), failure=Failure("timeout", "compile", "over 3 s", traceback="a\nb"))
+NO_TIMES, NO_COST = "the readings of wall are no times", "the readings of wall are not above the clock's own cost"
+TIMED = Samples("wall", 1, (1.0,) * 9)
 
-    assert entry(m).detail == "not measured, because it ended with timeout in compile: over 3 s"
+
+@pytest.mark.parametrize(
+    ("m", "why"),
+    [
+        (with_samples(Samples("wall", 1, (1.0, float("nan")))), NO_TIMES),
+        (with_samples(Samples("wall", 1, (1.0, 1e300))), NO_TIMES),
+        (with_samples(Samples("wall", 0, (1.0,))), NO_TIMES),
+        (with_samples(Samples("wall", 1, (5e-324,))), NO_COST),
+        (with_samples(Samples("wall", 1, (0.0, 0.0))), NO_COST),
+        (with_samples(Samples("wall", 1, (1.0,), overhead_s=2.0)), NO_COST),
+        (with_samples(Samples("wall", 1, ())), "it was not timed by any timer"),
+        # A summary is over all processes: an export crashed, or wrote an infinity.
+        (with_samples(TIMED, Samples("wall", 1, (), process=1)), NO_TIMES),
+        (with_samples(TIMED, Samples("wall", 0, (1.0,), process=1)), NO_TIMES),
+        (with_samples(TIMED, Samples("wall", 1, (float("inf"),), process=1)), NO_TIMES),
+        (replace(with_samples(), not_measured=(Absent("samples.in_graph", "it has callbacks"),)), "it has callbacks"),
+        (RICH, "it ended with wrong output in verify: off by 0.1"),
+        (
+            replace(measured(), failure=Failure("timeout", "compile", "over 3 s", traceback="a\nb")),
+            "it ended with timeout in compile: over 3 s",
+        ),
+    ],
+)
+def test_a_case_without_times_has_none_and_says_why(m: Measurement, why: str) -> None:
+    found = entry(m)
+
+    assert (found.samples, found.summary, found.why) == (None, None, why)
+    assert found.detail == f"not measured, because {why}"
+    assert not m.failure or (found.compile_s, found.counted) == (None, {})
