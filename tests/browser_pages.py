@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 SIZE = {"width": 1200, "height": 900}
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True},
+}
+"""How a page is opened; narrow as on a telephone."""
 
 
 @contextmanager
@@ -52,6 +59,16 @@ class Opened:
         """Opens all parts and goes down the page. Returns the captions of charts that did not draw."""
         self.page.evaluate("document.querySelectorAll('details.part').forEach((part) => { part.open = true; })")
         return self.page.evaluate(DRAW_ALL)
+
+    def find_barriers(self, options: str = "{ resultTypes: ['violations'] }") -> list[Any]:
+        """What a reader with a screen reader, a keyboard or weak eyes stumbles over, by axe-core; and a page that is
+        wider than its window."""
+        axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
+        self.page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8"))
+        found = self.page.evaluate(f"axe.run({options}).then((run) => run.violations)")
+        is_wide = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        told: list[Any] = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
+        return told + ["too wide"] * is_wide
 
     def close(self) -> None:
         self.context.close()

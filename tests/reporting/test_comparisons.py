@@ -274,36 +274,27 @@ def markers(drawn: Any) -> list[Any]:
 
 
 def test_versions_of_one_case_are_named_by_their_labels() -> None:
-    drawn = Comparisons((version("fused", 0.8), version("copy", 1.0))).plot()
+    found = Comparisons((version("fused", 0.8), version("copy", 1.0)))
+    drawn = found.plot()
 
     assert names(drawn) == ["fused", "copy"]
     assert words(drawn) == ["faster  -20 % (-21 to -19 %)", "same  +0 % (-1.0 to +1.0 %)"]
-    assert drawn.axes[0].get_title(loc="left").splitlines()[0] == "matmul[n=256]: run time against naive"
+    assert drawn.axes[0].get_xlabel() == "← faster    time as that of naive    slower →   (grey: same, within 5.0 %)"
+    title = drawn.axes[0].get_title(loc="left")
+    assert title.splitlines()[0] == "matmul[n=256]: run time against naive"
+    assert comparisons.heading(found) in title
+    assert "wall, paired" in title
     assert drawn_as(drawn, "png")
 
 
-def test_the_figure_says_which_way_is_faster_where_it_was_measured_and_by_which_timer() -> None:
-    drawn = Comparisons((version("fused", 0.8), version("copy", 1.0))).plot()
-
-    assert drawn.axes[0].get_xlabel() == "← faster    time as that of naive    slower →   (grey: same, within 5.0 %)"
-    title = drawn.axes[0].get_title(loc="left")
-    assert comparisons.heading(Comparisons((version("fused", 0.8), version("copy", 1.0)))) in title
-    assert "wall, paired" in title
-
-
-def test_cases_are_named_by_their_parameters() -> None:
-    drawn = suite(40).plot()
+def test_cases_are_named_by_their_parameters_and_more_lines_than_words_fit_have_a_legend() -> None:
+    drawn, many = suite(40).plot(), suite(MOST_WORDS + 1).plot()
 
     assert names(drawn)[:2] == ["matmul[n=0]", "matmul[n=1]"]
     assert drawn.axes[0].get_title(loc="left").splitlines()[0] == "run time of now against v1.2"
     assert len(words(drawn)) == 40
-
-
-def test_more_lines_than_words_fit_beside_have_a_legend() -> None:
-    drawn = suite(MOST_WORDS + 1).plot()
-
-    assert drawn.axes[0].child_axes == []
-    assert {text.get_text() for text in drawn.axes[0].get_legend().get_texts()} == {"same", "slower"}
+    assert many.axes[0].child_axes == []
+    assert {text.get_text() for text in many.axes[0].get_legend().get_texts()} == {"same", "slower"}
 
 
 def test_each_verdict_has_a_mark_of_its_own() -> None:
@@ -323,21 +314,19 @@ def test_what_counts_as_the_same_is_shaded_where_that_is_one_thing() -> None:
     assert shaded == [[Shade("x", 1 / 1.05, 1.05)], []]
 
 
-def test_what_was_not_measured_has_no_mark() -> None:
-    drawn = figure(Comparisons((version("broken", None), version("copy", 1.0))))
-
-    assert [list(marker.get_ydata()) for marker in markers(drawn)] == [[1]]
-    assert [text.get_text() for text in drawn.axes[0].texts] == ["not measured"]
-    assert words(drawn)[0] == "no verdict"
-
-
-def test_who_gives_another_result_is_not_merely_faster() -> None:
+def test_what_was_not_measured_has_no_mark_and_words_say_what_is_to_be_known() -> None:
     wrong = replace(version("wrong", 0.8), numerics=Numerics("baseline", agrees=False))
-    right = replace(version("right", 0.8), numerics=Numerics("baseline", agrees=True))
+    far = version("far", 0.001, low=0.0009, high=0.0011)
+    drawn = figure(Comparisons((version("broken", None), version("copy", 40.0), wrong, far)))
 
-    drawn = Comparisons((wrong, right)).plot()
-
-    assert [text.startswith("result differs (faster)") for text in words(drawn)] == [True, False]
+    assert sorted(place for marker in markers(drawn) for place in marker.get_ydata()) == [1, 2, 3]
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["not measured"]
+    assert words(drawn) == [
+        "no verdict",
+        "slower  × 40.0 (39.6 – 40.4)",  # -100 % would be a time of zero
+        "result differs (faster)  -20 % (-21 to -19 %)",
+        "faster  × 0.00100 (0.000900 – 0.00110)",
+    ]
 
 
 def test_one_wild_interval_does_not_squeeze_the_others() -> None:
@@ -345,13 +334,6 @@ def test_one_wild_interval_does_not_squeeze_the_others() -> None:
 
     low, high = drawn.axes[0].get_xlim()
     assert 0.2 < low < 1 < high < 5
-
-
-def test_big_factors_are_not_told_in_per_cent() -> None:
-    """-100 % would be a time of zero."""
-    drawn = figure(Comparisons((version("a", 0.001, low=0.0009, high=0.0011), version("b", 40.0))))
-
-    assert words(drawn) == ["faster  × 0.00100 (0.000900 – 0.00110)", "slower  × 40.0 (39.6 – 40.4)"]
 
 
 def test_names_are_no_formulas_and_keep_their_ends() -> None:

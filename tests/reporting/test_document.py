@@ -34,7 +34,6 @@ from benchax.reporting.document import (
     decode_document,
     encode_document,
     list_lines,
-    list_remarks,
     tabulate,
     tabulate_outline,
 )
@@ -114,10 +113,6 @@ def test_a_name_alone_is_a_column_of_numbers_and_a_style_is_that_of_its_row() ->
     assert [[cell.style for cell in row] for row in table.rows] == [["", ""], ["bad", "bad"]]
 
 
-def test_lists_of_nothing_are_no_blocks() -> None:
-    assert (list_lines([]), list_remarks([])) == ((), ())
-
-
 DOT = OutlineEntry("dot.1", "dot", (2e6, 64.0), "f32[8]", "m.py:3", (), 7, (3,))
 LAYER = OutlineEntry("layer0", "scope", (2.5e6, 64.0), "2 operations", parts=(DOT,) * 2)
 LAPACK = OutlineEntry("chol.2", "lapack", (None, 0.0))
@@ -130,20 +125,15 @@ def test_a_table_has_what_is_known_and_says_what_is_not(snapshot: Any) -> None:
     assert to_text(Document((tabulate_outline(OUTLINE),))) == snapshot
 
 
-def test_a_table_has_whole_levels_and_says_how_much_stands_inside() -> None:
+def test_a_table_has_whole_levels_and_says_how_much_is_inside_and_how_much_is_missing() -> None:
     wide = OutlineEntry("wide", "scope", (1.0, 1.0), "80 operations", parts=(DOT,) * 80)
 
     table = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK, wide)))
+    many = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK,) * 100, "of one call"))
 
     assert [line[0] for line in table.lines] == ["lapack chol.2", "scope wide"]
     assert table.lines[1][-1] == "80 operations · 80 boxes inside"
-
-
-def test_of_very_many_outermost_boxes_a_table_says_how_many_it_has_not() -> None:
-    table = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK,) * 100, "of one call"))
-
-    assert len(table.rows) == 60
-    assert table.note == "of one call 40 other boxes are not in this table."
+    assert (len(many.rows), many.note) == (60, "of one call 40 other boxes are not in this table.")
 
 
 def test_every_renderer_shows_it() -> None:

@@ -53,6 +53,7 @@ from benchax.results.inspection import (
     NumberChange,
     Place,
     Primitive,
+    Stage,
     TextDifference,
 )
 from benchax.results.roofline import Roofline, Timing
@@ -88,45 +89,44 @@ PARTLY = dataclasses.replace(
 UNKNOWN_DEVICES = dataclasses.replace(FOUND, place=dataclasses.replace(FOUND.place, device_count=None))
 
 
-def shown(found: Inspection, *show: str, roof: Roofline | None = None) -> str:
-    return to_text(inspection.document(found, show or ("overview",), roof=roof))
+def roof(**change: Any) -> Document:
+    return inspection.document(FOUND, ("cost",), roof=dataclasses.replace(ROOF, **change))
 
 
-@pytest.mark.parametrize("part", ["overview", "constants", "donation", "collectives", "memory", "cost"])
-def test_each_part_says_what_is_counted_how(part: str, snapshot: Any) -> None:
-    assert shown(FOUND, part) == snapshot
-
-
-def test_what_is_not_known_says_why_and_is_no_number(snapshot: Any) -> None:
-    text = shown(BARE, "overview", "constants", "donation", "collectives", "jaxpr")
-
-    assert text == snapshot
-    assert " 0 " not in text
-
-
-def test_counts_with_restrictions_are_at_least(snapshot: Any) -> None:
-    assert shown(dataclasses.replace(FOUND, counts=PARTLY)) == snapshot
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"timing": None},
-        {"timing": Timing("wall", 1e-3)},
-        {"is_at_least": True},
-        {"flops_s": None, "absent": (Absent("flops_s", "x64 is off"),)},
-        {"bytes_s": 1e-4},
-    ],
-    ids=["with a time", "without a time", "above the roof", "not all is counted", "a rate is missing", "compute-bound"],
+DIFFERENT = Difference(
+    "f(f32[8])",
+    "f(f32[9])",
+    (NumberChange("operations", 8e6, 9e6, "flop"), NumberChange("temporaries", 0, 64, "bytes")),
+    ("fusions",),
+    (NumberChange("sin", 5000, 4999), NumberChange("cos", 0, 1), NumberChange("tan", 1, 0)),
+    texts=(
+        TextDifference("jaxpr", True),
+        TextDifference("stablehlo", False, 1, 1, "--- a\n+++ b\n-x\n+y"),
+        TextDifference("hlo", False, 2, 0, "+z"),
+    ),
+    absent=(Absent("jaxpr", "it has none"),),
 )
-def test_the_roofline_names_rates_and_a_share_only_where_there_is_one(change: dict[str, Any], snapshot: Any) -> None:
-    assert shown(FOUND, "cost", roof=dataclasses.replace(ROOF, **change)) == snapshot
+SHOWN: dict[str, Document] = {
+    part: inspection.document(FOUND, (part,))
+    for part in ("overview", "constants", "donation", "collectives", "memory", "cost")
+} | {
+    "nothing is known": inspection.document(BARE, ("overview", "constants", "donation", "collectives", "jaxpr")),
+    "counts with restrictions are at least": inspection.document(dataclasses.replace(FOUND, counts=PARTLY)),
+    "a number of devices that is not known": inspection.document(UNKNOWN_DEVICES),
+    "a roofline with a time": roof(),
+    "a roofline without a time": roof(timing=None),
+    "above the roof": roof(timing=Timing("wall", 1e-3)),
+    "a roofline of what is counted": roof(is_at_least=True),
+    "a rate is missing": roof(flops_s=None, absent=(Absent("flops_s", "x64 is off"),)),
+    "compute-bound": roof(bytes_s=1e-4),
+    "a difference": inspection.document_of_difference(DIFFERENT),
+    "no difference": inspection.document_of_difference(Difference("a", "b")),
+}
 
 
-def test_a_number_of_devices_that_is_not_known_is_left_out() -> None:
-    assert "device" in shown(FOUND).splitlines()[1]
-    assert "device" not in shown(UNKNOWN_DEVICES).splitlines()[1]
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_part_says_what_is_counted_how_and_what_is_not_known(name: str, snapshot: Any) -> None:
+    assert to_text(SHOWN[name]) == snapshot
 
 
 def test_it_is_shown_by_print() -> None:
@@ -141,14 +141,6 @@ def test_one_text_alone_comes_without_a_heading() -> None:
     assert len(inspection.document(FOUND, ("stablehlo", "hlo")).blocks) == 3
 
 
-def test_a_notebook_gets_the_overview_and_the_texts_escaped() -> None:
-    html = dataclasses.replace(FOUND, name="<b>")._repr_html_() or ""
-
-    assert "&lt;b&gt;(f32[8])" in html
-    assert "<b>(" not in html
-    assert html.count("<details>") == 3
-
-
 # ---- texts of programs ------------------------------------------------------------------------------------------
 
 
@@ -157,6 +149,27 @@ def jaxpr(outer: int, nested: int) -> str:
     return "\n".join(
         ["{ let", "    a = scan[", *body, "    ] b", *(f"    x{i} = add" for i in range(outer)), "  in a }"]
     )
+
+
+TABLES = 'FileNames\n1 "/x.py"\n\nStackFrames\n1 {file_location_id=1}\n\n\n'
+TEXTS: tuple[tuple[Stage, str, str], ...] = (
+    (
+        "hlo",
+        f'HloModule m\n\n{TABLES}ENTRY %e {{\n  ROOT %a = b(), metadata={{op_name="jit(f)/b" stack_frame_id=2}}\n}}',
+        'HloModule m\n\nENTRY %e {\n  ROOT %a = b(), metadata={op_name="jit(f)/b"}\n}',
+    ),
+    (
+        "stablehlo",
+        f'%c = stablehlo.constant dense<"0x{"3F" * 4096}"> : tensor<1024xf32>',
+        '%c = stablehlo.constant dense<"0x3F3F3F3F3F3F3F3F… 4.00 KiB"> : tensor<1024xf32>',
+    ),
+)
+
+
+@pytest.mark.parametrize(("stage", "text", "folded"), TEXTS, ids=["tables of files", "a long constant"])
+def test_what_is_noise_is_left_out_unless_a_text_is_wanted_in_full(stage: Stage, text: str, folded: str) -> None:
+    assert program_text(stage, text).text == folded
+    assert program_text(stage, text, full=True).text == text
 
 
 def test_a_long_body_is_folded_and_says_how_much() -> None:
@@ -184,26 +197,6 @@ def test_the_entry_of_an_hlo_is_no_nested_body_and_others_are() -> None:
     assert text.index("30 lines") < text.index("ENTRY")
 
 
-def test_tables_of_files_are_left_out_of_an_hlo_unless_it_is_wanted_in_full() -> None:
-    tables = 'FileNames\n1 "/x.py"\n\nStackFrames\n1 {file_location_id=1}\n\n\n'
-    operation = 'ROOT %a = f32[] b(), metadata={op_name="jit(f)/b" stack_frame_id=2}'
-    text = f"HloModule m\n\n{tables}ENTRY %e {{\n  {operation}\n}}"
-
-    folded = program_text("hlo", text).text
-
-    assert folded == 'HloModule m\n\nENTRY %e {\n  ROOT %a = f32[] b(), metadata={op_name="jit(f)/b"}\n}'
-    assert program_text("hlo", text, full=True).text == text
-
-
-def test_a_long_constant_is_elided_with_its_size() -> None:
-    line = f'%c = stablehlo.constant dense<"0x{"3F" * 4096}"> : tensor<1024xf32>'
-
-    assert program_text("stablehlo", line).text == (
-        '%c = stablehlo.constant dense<"0x3F3F3F3F3F3F3F3F… 4.00 KiB"> : tensor<1024xf32>'
-    )
-    assert program_text("stablehlo", line, full=True).text == line
-
-
 @given(st.text(), st.sampled_from(["jaxpr", "stablehlo", "hlo"]))
 def test_any_text_is_shown_and_in_full_unchanged(text: str, stage) -> None:
     program_text(stage, text)
@@ -226,28 +219,6 @@ def test_colours_change_no_character_and_lines_are_not_broken() -> None:
 
 
 # ---- differences ------------------------------------------------------------------------------------------------
-
-
-def test_a_difference_shows_tables_and_the_first_text_that_differs(snapshot: Any) -> None:
-    difference = Difference(
-        "f(f32[8])",
-        "f(f32[9])",
-        (NumberChange("operations", 8e6, 9e6, "flop"), NumberChange("temporaries", 0, 64, "bytes")),
-        ("fusions",),
-        (NumberChange("sin", 5000, 4999), NumberChange("cos", 0, 1), NumberChange("tan", 1, 0)),
-        texts=(
-            TextDifference("jaxpr", True),
-            TextDifference("stablehlo", False, 1, 1, "--- a\n+++ b\n-x\n+y"),
-            TextDifference("hlo", False, 2, 0, "+z"),
-        ),
-        absent=(Absent("jaxpr", "it has none"),),
-    )
-
-    assert str(difference) == snapshot
-
-
-def test_no_difference_is_said(snapshot: Any) -> None:
-    assert str(Difference("a", "b")) == snapshot
 
 
 def scan_step(ws: Any, x: Any) -> Any:
@@ -303,30 +274,11 @@ COUNTS = Counts(flops=None, transcendentals=None, bytes_accessed=None, is_exact=
 WORK = Inspection("f", "", Place(), counts=COUNTS, lines=(PRODUCT, FUSED, KERNEL, CALL))
 
 
-def test_a_line_is_bound_by_what_its_kernels_take_longer_for() -> None:
-    table = lines(WORK, RATES)
+def test_lines_and_scopes_are_bound_by_what_their_kernels_take_longer_for(snapshot: Any) -> None:
+    """Nothing is said of a line whose work is all in the kernel of another one, or in a custom call."""
+    tables = [table for table in (lines(WORK, RATES), scopes(WORK, replace(RATES, is_at_least=True))) if table]
 
-    assert table is not None
-    at = table.names.index("least time")
-    assert {line[0]: line[at : at + 2] for line in table.lines} == {
-        "m.py:1": ("2.00 ms", "compute"),
-        "m.py:2": ("", ""),  # all of it is in the kernel of another line
-        "m.py:3": ("4.00 ms", "memory"),
-        "m.py:4": ("", ""),  # nobody can look into it
-    }
-    assert table.note == (
-        "least time: estimated; the longer of the bytes and of the FLOPs of their kernels, "
-        "at 1.00 GB/s and 1.00 TFLOP/s"
-    )
-
-
-def test_scopes_stand_beside_the_same_rates() -> None:
-    table = scopes(WORK, replace(RATES, is_at_least=True))
-
-    assert table is not None
-    assert next(line for line in table.lines if line[0] == "layer")[-2:] == ("2.00 ms", "compute")
-    assert next(line for line in table.lines if line[0] == "(none)")[-2:] == ("", "")
-    assert table.note.endswith("for the counted part")
+    assert to_text(Document(tuple(tables))) == snapshot
 
 
 @pytest.mark.parametrize("roof", [None, Roofline(), replace(RATES, flops_per_s=None)])
@@ -355,10 +307,17 @@ def names(entries: Sequence[OutlineEntry]) -> list[object]:
 
 
 def test_scopes_are_boxes_inside_one_another_in_the_order_of_the_program() -> None:
-    found = fold(one("a"), one("b", "layer0/attention"), one("c"), one("d", "layer0"), one("e", "layer1"))
+    found = fold(
+        one("a", shape="f32[8,4]{1,0:T(8)}"), one("b", "layer0/attention"),
+        one("c", shape="(f32[8]{0}, /*index=1*/s32[])"), one("d", "layer0"), one("e", "layer1", flops=None),
+    )  # fmt: skip
 
     assert names(found) == ["a", ["layer0", [["attention", ["b"]], "d"]], "c", ["layer1", ["e"]]]
     assert (found[1].kind, found[1].values[0], found[1].detail) == ("scope", 2.0, "2 operations")
+    assert [found[i].detail for i in (0, 2)] == ["f32[8,4]", "2 arrays"]  # without layouts
+    assert found[3].values == (None, 0.0, 8.0)  # a sum with a hole in it is none
+    note = make_outline(HloOperations((one("a"),), 12)).note
+    assert note.endswith("12 operations more, the deepest ones, are not listed.")
 
 
 def test_a_loop_is_folded_by_the_scopes_inside_of_its_own() -> None:
@@ -373,12 +332,6 @@ def test_a_loop_is_folded_by_the_scopes_inside_of_its_own() -> None:
     assert names(shown.parts) == [["body", [["cell", ["a"]], "b"]], ["condition", [["other", [["rnn", ["c"]]]]]]]
 
 
-def test_a_sum_with_a_hole_in_it_is_none() -> None:
-    (scope,) = fold(one("a", "s"), one("b", "s", flops=None))
-
-    assert scope.values == (None, 0.0, 16.0)
-
-
 def test_many_operations_without_scopes_are_folded_by_line() -> None:
     sources = ["m.py:1", "m.py:2", ""] * MOST_PLAIN
     found = fold(*(one(f"o{i}", source=source) for i, source in enumerate(sources)), one("alone", source="m.py:9"))
@@ -389,15 +342,3 @@ def test_many_operations_without_scopes_are_folded_by_line() -> None:
         ("line", "(the compiler's own)", MOST_PLAIN),
         ("dot", "alone", 0),
     ]
-
-
-def test_shapes_stand_without_layouts_and_tuples_as_their_number() -> None:
-    found = fold(one("a", shape="f32[8,4]{1,0:T(8)}"), one("b", shape="(f32[8]{0}, /*index=1*/s32[])"))
-
-    assert [entry.detail for entry in found] == ["f32[8,4]", "2 arrays"]
-
-
-def test_what_is_left_out_is_said() -> None:
-    note = make_outline(HloOperations((one("a"),), 12)).note
-
-    assert note.endswith("12 operations more, the deepest ones, are not listed.")

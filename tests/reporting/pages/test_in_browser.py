@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import Opened, start_browser
+from browser_pages import LOOKS
 from comparisons_by_hand import compared, series, stepping
 from measurement_strategies import RICH
 from results_by_hand import every_result
@@ -27,30 +25,6 @@ from benchax.store.load import Rows
 
 pytestmark = pytest.mark.slow
 ATTACK = "<script>document.title = 'attacked'</script></script><!-- &amp; \u202e \ud800"
-DARK = {"color_scheme": "dark"}
-NARROW = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with start_browser() as started:
-        yield started
-
-
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Any]:
-    """Opens files, and complains at the end of what a page said or asked for."""
-    pages: list[Opened] = []
-
-    def open_file(file: Path, **looks: Any) -> Opened:
-        pages.append(Opened(browser, file, **looks))
-        return pages[-1]
-
-    yield open_file
-    for page in pages:
-        page.close()
-        assert page.messages == []
-        assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
 
 
 def run_of(n: int, readings: int = 60) -> Rows:
@@ -82,20 +56,13 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("looks", [{}, DARK, NARROW], ids=["light", "dark", "narrow"])
-def test_every_chart_draws_and_nothing_keeps_anybody_out(looks: dict[str, Any], opened: Any, everything: Path) -> None:
-    """By axe-core, of which a violation is something that a reader with a screen reader, a keyboard or weak eyes
-    stumbles over."""
-    axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
-    page = opened(everything, **looks)
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_chart_draws_and_nothing_keeps_anybody_out(look: str, opened: Any, everything: Path) -> None:
+    page = opened(everything, **LOOKS[look])
 
     assert page.draw_all() == []
     page.page.evaluate("document.querySelector('figure details').open = true")
-    page.page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.page.evaluate("axe.run({ resultTypes: ['violations'] }).then((run) => run.violations)")
-
-    assert [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found] == []
-    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.find_barriers() == []
 
 
 def test_every_result_has_a_page_on_which_its_names_are_names(opened: Any, tmp_path: Path) -> None:
@@ -192,7 +159,7 @@ def test_parts_open_by_link_and_are_found_by_name(opened: Any, tmp_path: Path) -
 
 def test_paper_has_all_parts_on_white(opened: Any, tmp_path: Path) -> None:
     run_of(8).to_html(tmp_path / "page.html")
-    page = opened(tmp_path / "page.html", **DARK).page
+    page = opened(tmp_path / "page.html", **LOOKS["dark"]).page
 
     page.wait_for_selector("html[data-read]")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

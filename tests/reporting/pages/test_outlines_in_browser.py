@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import Opened, start_browser
+from browser_pages import LOOKS, Opened
 
 from benchax.reporting.document import Document, Heading
 from benchax.reporting.inspection import make_outline
@@ -17,35 +15,20 @@ from benchax.results.inspection import HloOperation, HloOperations
 
 pytestmark = pytest.mark.slow
 ATTACK = "<img src=x onerror=alert(1)></script>"
-DARK = {"color_scheme": "dark"}
-NARROW = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with start_browser() as started:
-        yield started
 
 
 @pytest.fixture
-def opened(browser: Any) -> Iterator[Any]:
-    """Opens a page of operations, and complains at the end of what it said or asked for."""
-    pages: list[Opened] = []
+def draw(opened: Any, tmp_path: Path) -> Any:
+    """Opens a page of operations."""
 
-    def open_page(listed: tuple[HloOperation, ...], folder: Path, **looks: Any) -> Any:
-        file = folder / "page.html"
-        save_page(file, [Document((Heading("f(f32[8])", 1), make_outline(HloOperations(listed))))])
-        pages.append(Opened(browser, file, **looks))
-        page = pages[-1].page
-        page.locator("section.outline").scroll_into_view_if_needed()
-        page.wait_for_selector("section.outline[data-drawn]")
+    def open_page(listed: tuple[HloOperation, ...], **looks: Any) -> Opened:
+        save_page(tmp_path / "page.html", [Document((Heading("f(f32[8])", 1), make_outline(HloOperations(listed))))])
+        page = opened(tmp_path / "page.html", **looks)
+        page.page.locator("section.outline").scroll_into_view_if_needed()
+        page.page.wait_for_selector("section.outline[data-drawn]")
         return page
 
-    yield open_page
-    for page in pages:
-        page.close()
-        assert page.messages == []
-        assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+    return open_page
 
 
 def one(name: str, scope: str, inside: int | None = None, reads: tuple[int, ...] = (), **others: Any) -> HloOperation:
@@ -70,8 +53,8 @@ def names(page: Any) -> list[str]:
     return page.locator(".tree .name").all_inner_texts()
 
 
-def test_keys_unfold_fold_and_move_as_in_every_tree(opened: Any, tmp_path: Path) -> None:
-    page = opened(PROGRAM, tmp_path)
+def test_keys_unfold_fold_and_move_as_in_every_tree(draw: Any) -> None:
+    page = draw(PROGRAM).page
 
     assert names(page) == ["layer0", "layer1"]
     page.locator(".tree > .box").first.focus()
@@ -91,8 +74,8 @@ def test_keys_unfold_fold_and_move_as_in_every_tree(opened: Any, tmp_path: Path)
     assert page.locator(".tree [tabindex='0']").count() == 1
 
 
-def test_a_click_unfolds_and_says_what_reads_what(opened: Any, tmp_path: Path) -> None:
-    page = opened(PROGRAM, tmp_path)
+def test_a_click_unfolds_and_says_what_reads_what(draw: Any) -> None:
+    page = draw(PROGRAM).page
 
     page.locator(".name", has_text="layer0").click()
     page.locator(".name", has_text="first").click()
@@ -109,10 +92,8 @@ def test_a_click_unfolds_and_says_what_reads_what(opened: Any, tmp_path: Path) -
     ("text", "found"),
     [("INNER", ["inner"]), ("cell.py", ["inner"]), ("layer0/rnn", ["rnn"]), ("while", []), ("loop", ["loop.1"])],
 )
-def test_a_search_unfolds_what_it_finds_and_hides_the_rest(
-    text: str, found: list[str], opened: Any, tmp_path: Path
-) -> None:
-    page = opened(PROGRAM, tmp_path)
+def test_a_search_unfolds_what_it_finds_and_hides_the_rest(text: str, found: list[str], draw: Any) -> None:
+    page = draw(PROGRAM).page
 
     page.get_by_label("Find operations").fill(text)
     page.keyboard.press("Enter")
@@ -124,22 +105,17 @@ def test_a_search_unfolds_what_it_finds_and_hides_the_rest(
     assert names(page) == ["layer0", "layer1"]
 
 
-@pytest.mark.parametrize("looks", [{}, DARK, NARROW], ids=["light", "dark", "narrow"])
-def test_nobody_is_kept_out(looks: dict[str, Any], opened: Any, tmp_path: Path) -> None:
-    axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
-    page = opened(PROGRAM, tmp_path, **looks)
+@pytest.mark.parametrize("look", LOOKS)
+def test_nobody_is_kept_out(look: str, draw: Any) -> None:
+    opened = draw(PROGRAM, **LOOKS[look])
 
-    page.get_by_label("Find operations").fill("inner")
-    page.keyboard.press("Enter")
-    page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run().then((run) => run.violations)")
-
-    assert [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    opened.page.get_by_label("Find operations").fill("inner")
+    opened.page.keyboard.press("Enter")
+    assert opened.find_barriers("") == []
 
 
-def test_paper_and_a_page_without_scripts_have_a_table(opened: Any, browser: Any, tmp_path: Path) -> None:
-    page = opened(PROGRAM, tmp_path)
+def test_paper_and_a_page_without_scripts_have_a_table(draw: Any, browser: Any, tmp_path: Path) -> None:
+    page = draw(PROGRAM).page
     assert not page.locator(".folded").is_visible()
     page.emulate_media(media="print")
     assert page.locator(".folded td").first.is_visible()
@@ -153,9 +129,9 @@ def test_paper_and_a_page_without_scripts_have_a_table(opened: Any, browser: Any
     context.close()
 
 
-def test_of_ten_thousand_operations_those_are_boxes_that_are_looked_at(opened: Any, tmp_path: Path) -> None:
+def test_of_ten_thousand_operations_those_are_boxes_that_are_looked_at(draw: Any, tmp_path: Path) -> None:
     many = tuple(one(f"dot.{i}", f"layer{i // 10}", reads=(i - 1,) if i else ()) for i in range(10_000))
-    page = opened(many, tmp_path)
+    page = draw(many).page
 
     assert (tmp_path / "page.html").stat().st_size < 1_500_000
     assert page.locator(".box").count() == 101

@@ -1,0 +1,34 @@
+"""A browser that complains of what its pages said or asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_pages import Opened, start_browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with start_browser() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Opens files, and complains at the end of what a page said or asked for beyond the folder of its file."""
+    pages: list[tuple[Opened, Path]] = []
+
+    def open_file(file: Path, **looks: Any) -> Opened:
+        pages.append((Opened(browser, file, **looks), file.parent))
+        return pages[-1][0]
+
+    yield open_file
+    for page, folder in pages:
+        page.close()
+        assert page.messages == []
+        assert [
+            url for url in page.requests if not url.startswith((folder.absolute().as_uri(), "data:", "blob:"))
+        ] == []
