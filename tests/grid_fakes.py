@@ -13,10 +13,9 @@ from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
 from benchax.grids.running import GridRun
 from benchax.model import Failure
-from benchax.workers.call_limits import UNLIMITED, CallLimits
 from benchax.workers.channel import pack, unpack
 from benchax.workers.conversation import Listener, ignore
-from benchax.workers.task import A, R, Task
+from benchax.workers.task import UNLIMITED, A, CallLimits, R, Task
 
 
 class HerePool:
@@ -91,4 +90,4 @@ def grid_here(functions: Any, data: Any, pool: Any = None, clock: Any = monotoni
     wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
     run = start_run(wish, LocalAgents(pool or HerePool()), lambda step: None, clock)
     run.go()
-    return result_of(run, wish)
+    return result_of(run)

@@ -36,10 +36,10 @@ def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[Any], list[d
     told: list[dict[str, Any]] = []
     answer = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
     known: dict[str, Any] = {}
-    for news in (*told, answer.news):
+    for news in told:
         keep_news(known, json.loads(json.dumps(news)))
     failure = encode_value(answer.failure, Failure | None)
-    known |= {"failure": failure, "shape": answer.shape, "not_kept": answer.not_kept}
+    known |= {"failure": failure, "not_kept": answer.not_kept}
     return known, list(map(put_together, answer.outputs)), told
 
 
@@ -57,6 +57,7 @@ def test_steps_are_announced_before_they_begin_each_with_a_budget_of_its_own() -
 
     assert [message["stage"] for message in told] == [
         "inputs", "trace", "lower", "compile", "trace", "run", "run", "outputs", "inputs", "run", "run", "outputs",
+        "outputs",
     ]  # fmt: skip
     assert all(message["again"] for message in told)
 
@@ -65,7 +66,7 @@ def test_what_is_measured_is_told_before_the_answer() -> None:
     """All that is left of a cell that is killed."""
     document, _, told = measured(request(lambda x: x + 1))
 
-    assert told[-1]["new_samples"] == document["samples"][-1:]
+    assert told[-2]["new_samples"] == document["samples"][-1:]
     assert [message["stages"]["compile_s"] for message in told if "stages" in message][-1] == (
         document["stages"]["compile_s"]
     )
@@ -224,7 +225,7 @@ def test_a_function_that_donates_its_input_gets_fresh_ones() -> None:
     assert document["failure"] is None
 
 
-def test_a_first_run_that_compiles_is_no_first_run() -> None:
+def test_a_first_run_that_compiles_is_no_first_run_and_trials_that_compile_are_remarked() -> None:
     class Lazy:
         """A wrapper whose `lower` builds another program than its call."""
 
@@ -238,6 +239,7 @@ def test_a_first_run_that_compiles_is_no_first_run() -> None:
 
     assert "first_run_s" not in document["stages"]
     assert "stages.first_run_s" in [absent["what"] for absent in document["not_measured"]]
+    assert "recompiled" in [remark["code"] for remark in document["remarks"]]
 
 
 def test_a_cell_has_what_a_row_of_bench_has() -> None:
@@ -281,21 +283,6 @@ def test_memory_is_observed_where_it_is_asked_for() -> None:
 
     absent = {each["what"]: each["why"] for each in document["not_measured"]}
     assert document["memory"]["compiled_rise_bytes"] or absent["memory.compiled_rise_bytes"] != "switched off"
-
-
-def test_trials_that_compile_are_remarked() -> None:
-    class Anew:
-        """Builds another program in each call."""
-
-        def lower(self, x: Any) -> Any:
-            return jax.jit(lambda x: x).lower(x)
-
-        def __call__(self, x: Any) -> Any:
-            return jax.jit(lambda x: x * 2)(x)
-
-    document, _, _ = measured(request(Anew()))
-
-    assert "recompiled" in [remark["code"] for remark in document["remarks"]]
 
 
 def test_a_function_that_changes_what_it_closes_over_is_refused_as_bench_does() -> None:

@@ -1,4 +1,4 @@
-"""`grids/ranking.py`: who is the fastest, by real cells with given times."""
+"""`grids/rendering.py`: who is the fastest, by real cells with given times."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from measurement_strategies import RICH
 
 import benchax
-from benchax.grids.ranking import rank
-from benchax.grids.rendering import ranking_text
+from benchax.grids.rendering import rank, ranking_text
 from benchax.grids.result import Cell, GridResult
 from benchax.model import Absent, Failure, Measurement, Numerics, Samples
 

@@ -69,21 +69,20 @@ def test_a_cell_without_outputs_holds_the_reason_and_no_number() -> None:
     assert isinstance(g.outputs["f2"][4], Absent)
     assert "timeout" in g.outputs["f2"][4].why
     assert g.timings[1].mask.all()
+    assert np.ma.getmaskarray(g.stacked(4)).all(axis=0).tolist() == [False, True, False, False]
 
 
 def test_fill_puts_the_numbers_of_the_callers_choice_in_their_place() -> None:
     g = seeds_grid(TIMEOUT, fill=0)
+    afterwards = seeds_grid(TIMEOUT).filled(-1, elapsed_s=99)
 
     assert g.outputs["f2"][4] == 0
     assert not g.timings.mask.any()
     assert (g.timings[1] == 30).all()
+    assert (g.stacked(4)[:, 1] == 0).all()
+    assert (g.to_pandas()["f2 elapsed"] == 30).all()
     assert g.status[1, 0] == "timeout"  # which stays true
-
-
-def test_filled_does_the_same_afterwards() -> None:
-    g = seeds_grid(TIMEOUT).filled(-1, elapsed_s=99)
-
-    assert (g.outputs["f2"][4], g.timings[1, 0, 0]) == (-1, 99)
+    assert (afterwards.outputs["f2"][4], afterwards.timings[1, 0, 0]) == (-1, 99)
     with pytest.raises(UsageError, match="without timeout_s"):
         seeds_grid(TIMEOUT, timeout_s=None).filled()
 
@@ -107,13 +106,6 @@ def test_outputs_side_by_side_have_a_last_column_of_ones() -> None:
     assert weights.max() <= 1
     assert not np.ma.getmaskarray(weights).any()
     assert seeds_grid().stacked(8, ones=False).shape == (8, 3)
-
-
-def test_a_column_that_was_not_measured_is_masked_or_filled() -> None:
-    masked = seeds_grid(TIMEOUT).stacked(4)
-
-    assert np.ma.getmaskarray(masked).all(axis=0).tolist() == [False, True, False, False]
-    assert (seeds_grid(TIMEOUT, fill=0).stacked(4)[:, 1] == 0).all()
 
 
 def test_outputs_that_cannot_stand_side_by_side_are_refused() -> None:
@@ -156,10 +148,6 @@ def test_the_frame_is_that_of_the_request() -> None:
     assert list(frame.index) == [(n, i) for n in SIZES for i in range(3)]
     assert frame.loc[(8, 2), "f1 elapsed"] == g.timings[0, 1, 2]
     assert frame["f2 elapsed"].isna().all()
-
-
-def test_a_filled_frame_has_the_limit_where_nothing_was_measured() -> None:
-    assert (seeds_grid(TIMEOUT, fill=0).to_pandas()["f2 elapsed"] == 30).all()
 
 
 def test_records_hold_one_trial_of_one_cell() -> None:

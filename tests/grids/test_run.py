@@ -84,16 +84,6 @@ def test_a_row_says_what_a_grid_does_not_measure() -> None:
     assert (row.options.seed, row.options.timer, row.options.verify, row.options.isolate) == (0, "wall", "off", True)
 
 
-def test_a_row_has_what_one_of_bench_has(project: Path) -> None:
-    (row,) = grid_here([double], ["f32[1000]"], store="s").measurements
-
-    assert (row.memory.argument_bytes, row.cost.flops if row.cost else None) == (4000, 1000)
-    assert row.noise.load_1m is not None
-    assert "not-jitted" in [remark.code for remark in row.remarks]
-    assert row.samples[0].resolution_s
-    assert load("s")[0] == row
-
-
 def test_each_row_is_stored_before_the_next_cell_begins(project: Path) -> None:
     seen = []
 
@@ -214,14 +204,6 @@ def test_the_total_is_shared_and_who_gets_no_turn_is_told_so(project: Path) -> N
     assert len(load("s")) == len(pool.cells) < 50  # cells without a turn are in the result only
 
 
-def test_without_a_total_no_cell_has_a_share() -> None:
-    pool = HerePool()
-
-    run_of([double], ["f32[4]"], pool)
-
-    assert pool.limits[-1].total_s is None
-
-
 def test_a_share_that_is_over_is_named_as_the_reason() -> None:
     pool = HerePool({"double": Failure("timeout", "run", "")})
 
@@ -306,13 +288,6 @@ def test_resume_measures_only_what_is_missing(project: Path) -> None:
     assert g.status[:, 0].tolist() == ["ok", "ok", "ok"]
     assert {row.run_id for row in load("s")} == {run_id}
     assert g.timings.mask.sum() == 0
-
-
-def test_outputs_of_an_earlier_run_are_absent_with_the_reason(project: Path) -> None:
-    interrupted(store="s")
-
-    g = grid_here([double, add, negative], ["f32[4]"], store="s", resume=True)
-
     outputs = g.outputs["double"]["f32[4]"]
     assert isinstance(outputs, Absent)
     assert "earlier run" in outputs.why
@@ -327,23 +302,14 @@ def test_shapes_of_an_earlier_run_still_count(project: Path) -> None:
     assert g.cell("short", "f32[4]").message == "wrong shape: [3] where double gave [4]"
 
 
-def test_a_run_can_be_named_by_the_first_digits_of_its_id(project: Path) -> None:
-    run_id = interrupted(store="s")
-    pool = HerePool()
-
-    grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=run_id[:8])
-
-    assert pool.cells == ["add", "negative"]
-
-
-@pytest.mark.parametrize("name", ["last~1", "v1"])
-def test_a_run_can_be_named_as_everywhere(project: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["last~1", "v1", ""])
+def test_a_run_can_be_named_as_everywhere_or_by_the_first_digits_of_its_id(project: Path, name: str) -> None:
     run_id = interrupted(store="s")
     set_baseline(open_store("s"), "v1", run_id)
     grid_here([double], ["f32[4]"], store="s")
     pool = HerePool()
 
-    grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=name)
+    grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=name or run_id[:8])
 
     assert pool.cells == ["add", "negative"]
 
@@ -426,15 +392,9 @@ def test_each_step_has_the_limit_that_was_given_for_it() -> None:
     }  # fmt: skip
 
 
-def test_the_first_cell_may_use_half_of_all() -> None:
+def test_the_first_cell_may_use_half_of_all_the_last_all_and_if_time_is_scarce_each_its_share() -> None:
     assert allowance(60.0, 270, []) == 30.0
-
-
-def test_the_last_cell_may_use_all_that_is_left() -> None:
     assert allowance(7.0, 1, [1.0] * 9) == 7.0
-
-
-def test_when_time_is_scarce_each_gets_its_equal_share() -> None:
     assert allowance(10.0, 100, [1.0] * 5) == pytest.approx(0.1)
 
 

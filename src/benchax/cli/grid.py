@@ -155,7 +155,7 @@ def measure(
             run.go()
         except KeyboardInterrupt:
             interrupted = True
-    result = result_of(run, wish)
+    result = result_of(run)
     try:
         if as_json:
             print_json(list(result.measurements))
@@ -182,7 +182,7 @@ def _lines_of(running: Sequence[GridRun]) -> list[str]:
 
     if not running or not running[0].cells:
         return []
-    plan = running[0].plan
+    plan = running[0].spec.plan
     return terminal.to_text(
         Document((table_so_far(running[0].cells, list(plan.functions), plan.labels, plan.axis),))
     ).splitlines()

@@ -34,8 +34,13 @@ from benchax.compiled_grids.compiled_functions import (
     measure_function,
     skip_function,
 )
-from benchax.compiled_grids.compiled_result import CompiledGridResult, Status, describe_circumstances
-from benchax.compiled_grids.python_loop import LoopComparison, compare_loops
+from benchax.compiled_grids.compiled_result import (
+    CompiledGridResult,
+    LoopComparison,
+    Status,
+    compare_loops,
+    describe_circumstances,
+)
 from benchax.errors import NotAvailable, UsageError
 from benchax.grids.outputs import checked_clip
 from benchax.grids.plan import named_functions, whole

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -80,14 +81,10 @@ class CellRequest:
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """The results of a cell."""
+    """The results of a cell, besides the news of its row."""
 
-    news: Json
-    """The last news of its row (`Record.news`); its samples are those of each trial and timer."""
     failure: Failure | None
     """None if all went well."""
-    shape: str
-    """The text of the shape of the first output."""
     outputs: tuple[Json | None, ...]
     """The tree of each trial (`outputs.take_apart`)."""
     not_kept: str
@@ -134,7 +131,9 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
 
     record = Record(announce)
     try:
-        case = replace(make_case(request.fn, name=request.function), inputs=_inputs_of(request.point, request.seeds[0]))
+        case = replace(
+            make_case(request.fn, name=request.function), inputs=partial(_make_inputs, request.point, request.seeds[0])
+        )
         options = replace(request.options, seed=request.seeds[0])
         fill(record, case, options, TrialSampler(request, case, outputs))
     except WrongShape as error:
@@ -148,25 +147,19 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
         if failure.kind == "out_of_memory":
             raise  # the pool gives up such a worker; what was measured has been told
     record.noise = record.noise or noise.finish(record.reading)
-    return CellAnswer(Json(record.news()), failure, outputs.shape, tuple(outputs.trees), outputs.not_kept)
+    announce("outputs")  # the last news
+    return CellAnswer(failure, tuple(outputs.trees), outputs.not_kept)
 
 
-def _inputs_of(point: DataPoint, seed: int) -> Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]:
-    def factory() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        made = _make_inputs(point, seed)
-        # Named tuples are one input, as any other pytree is.
-        return (made if type(made) is tuple else (made,)), {}
-
-    return factory
-
-
-def _make_inputs(point: DataPoint, seed: int) -> Any:
+def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    made: Any = point.value
     if point.make is not None:
-        return point.make(jax.random.key(seed), point.value)
+        made = point.make(jax.random.key(seed), made)
     # A callable pytree (an equinox module) is data.
-    if callable(point.value) and jax.tree_util.all_leaves([point.value]):
-        return point.value(jax.random.key(seed))
-    return point.value
+    elif callable(made) and jax.tree_util.all_leaves([made]):
+        made = made(jax.random.key(seed))
+    # Named tuples are one input, as any other pytree is.
+    return (made if type(made) is tuple else (made,)), {}
 
 
 @dataclass
@@ -250,7 +243,7 @@ class TrialSampler:
         return []
 
     def _inputs(self, seed: int) -> Inputs:
-        return make_inputs(replace(self.case, inputs=_inputs_of(self.request.point, seed)), seed)
+        return make_inputs(replace(self.case, inputs=partial(_make_inputs, self.request.point, seed)), seed)
 
 
 def _one_call(subject: Subject) -> tuple[Subject, int]:

@@ -10,8 +10,7 @@ import inspect
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -22,10 +21,10 @@ from benchax.grids.outputs import checked_clip
 from benchax.grids.plan import Key, Plan, plan
 from benchax.grids.rendering import shares
 from benchax.grids.result import GridResult
-from benchax.grids.running import CellSettings, GridRun, limits
+from benchax.grids.running import GridRun, GridSpec, limits
 from benchax.keywords import guard_keywords
 from benchax.measuring import timers
-from benchax.model import Environment, Measurement
+from benchax.model import CaseId, Measurement
 from benchax.options import read_seed, resolve
 from benchax.progress import Listener, Progress, show_progress
 from benchax.store.baselines import find_run
@@ -124,26 +123,14 @@ def grid(
         "memory_limit_bytes": memory_limit_bytes, "output_limit_bytes": output_limit_bytes, "resume": resume,
         "store": store, "name": name, "axis": axis,
     }  # fmt: skip
-    wish = validate_spec(functions, data, given)
+    spec = validate_spec(functions, data, given)
     with show_progress(progress) as report, open_agents(on) as agents:
-        run = start_run(wish, agents, report)
+        run = start_run(spec, agents, report)
         run.go()
     for _, error in run.unstored:
         # 3: whoever called `grid`, past its guard
         warnings.warn(f"a cell was measured but not stored: {error}", stacklevel=3)
-    return result_of(run, wish)
-
-
-@dataclass(frozen=True)
-class GridSpec:
-    """A grid as it was asked for, checked."""
-
-    plan: Plan
-    settings: CellSettings
-    resume: str | bool | None
-    fill: float | None
-    clip: tuple[float, float] | None
-    nan_to_num: bool
+    return result_of(run)
 
 
 def defaults() -> dict[str, Any]:
@@ -158,19 +145,11 @@ def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSp
         functions, data, make=given["make"], trials=given["trials"], seed=read_seed(given["seed"]), name=given["name"],
         axis=given["axis"],
     )  # fmt: skip
-    return GridSpec(
-        planned,
-        _settings(planned, given),
-        given["resume"],
-        _fill(given["fill"]),
-        checked_clip(given["clip"]),
-        bool(given["nan_to_num"]),
-    )
-
-
-def _settings(planned: Plan, given: Mapping[str, Any]) -> CellSettings:
     if given["check"] is not None and not callable(given["check"]):
         raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
+    fill = given["fill"]
+    if fill is not None and (isinstance(fill, bool) or not isinstance(fill, int | float)):
+        raise UsageError(f"fill={fill!r} of a grid", "a number, to stand for outputs that are not there, or None")
     limited = limits(given["timeout_s"], given["compile_timeout_s"], given["total_timeout_s"])
     options = resolve(
         {
@@ -180,12 +159,17 @@ def _settings(planned: Plan, given: Mapping[str, Any]) -> CellSettings:
         }
     )  # fmt: skip
     timers.parse(options.timer)
-    return CellSettings(
+    return GridSpec(
+        planned,
         limited,
         options,
         given["check"],
         _reference(planned, given["compare"]),
         parse_size(given["output_limit_bytes"]),
+        fill,
+        checked_clip(given["clip"]),
+        bool(given["nan_to_num"]),
+        given["resume"],
     )
 
 
@@ -200,45 +184,37 @@ def _reference(planned: Plan, compare: Any) -> str | None:
     return compare
 
 
-def _fill(fill: Any) -> float | None:
-    if fill is not None and (isinstance(fill, bool) or not isinstance(fill, int | float)):
-        raise UsageError(f"fill={fill!r} of a grid", "a number, to stand for outputs that are not there, or None")
-    return fill
-
-
-def start_run(wish: GridSpec, agents: Agents, report: Listener, clock: Callable[[], float] = monotonic) -> GridRun:
+def start_run(spec: GridSpec, agents: Agents, report: Listener, clock: Callable[[], float] = monotonic) -> GridRun:
     """A run with its workers ready, and with the cells of the run that it goes on with."""
-    where, resume = wish.settings.options.store, wish.resume
+    where, resume = spec.options.store, spec.resume
     store = None if where == "off" else open_store(where)
     if resume and store is None:
         raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
-    found = earlier(store, wish.plan, resume) if resume else None
-    run = GridRun(
-        wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, agents, store, report, clock=clock
-    )
+    run_id, rows = earlier(store, spec.plan, resume) if resume else ("", {})
+    run = GridRun(spec, run_id or uuid.uuid4().hex, agents, store, report, clock=clock)
     run.start()
-    if found:
-        refuse_others(found, wish.plan, wish.settings.options.timer, [node.environment for node in run.nodes])
-        run.take(found.rows)
+    refuse_others(run, rows)
+    run.take(rows)
     return run
 
 
-def result_of(run: GridRun, wish: GridSpec) -> GridResult:
+def result_of(run: GridRun) -> GridResult:
     """Returns the result of a run."""
+    spec = run.spec
     return GridResult(
-        name=run.plan.name,
-        axis=run.plan.axis,
-        functions=tuple(run.plan.functions),
-        data=run.plan.labels,
-        trials=run.plan.trials,
+        name=spec.plan.name,
+        axis=spec.plan.axis,
+        functions=tuple(spec.plan.functions),
+        data=spec.plan.labels,
+        trials=spec.plan.trials,
         by_key=dict(run.cells),
-        timeout_s=run.settings.limits.call_s,
+        timeout_s=spec.limits.call_s,
         elapsed_s=run.elapsed_s,
         run_id=run.run_id,
-        fill=wish.fill,
-        clip=wish.clip,
-        nan_to_num=wish.nan_to_num,
-        reference=run.settings.reference,
+        fill=spec.fill,
+        clip=spec.clip,
+        nan_to_num=spec.nan_to_num,
+        reference=spec.reference,
         unstored=tuple(run.unstored),
         nodes=shares(run.dispatcher),
     )
@@ -250,38 +226,31 @@ def result_of(run: GridRun, wish: GridSpec) -> GridResult:
 # (trials, seed, timer) or in another environment are refused: they cannot be in one grid with the rest.
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """A run to go on with, and its finished cells."""
-
-    run_id: str
-    rows: Mapping[Key, Measurement] = field(default_factory=dict)
-
-
-def earlier(store: Any, plan: Plan, resume: str | bool) -> Earlier | None:
-    """The run to go on with; None if `resume` is True and the store holds no unfinished run of this grid.
+def earlier(store: Any, plan: Plan, resume: str | bool) -> tuple[str, dict[Key, Measurement]]:
+    """The run to go on with, and its finished cells; ("", {}) if `resume` is True and the store holds no unfinished run
+    of this grid.
 
     Args:
         resume: the id of a run, or True for the newest unfinished one of a grid of this name.
 
     Raises:
-        UsageError: no such run, or it was measured with other trials, another seed or another timer.
+        UsageError: no such run.
     """
-    runs = _runs(store, plan)
+    keys = {plan.case_id(function, point.label): (function, point.label) for function, point in plan.cells}
+    runs = _runs(store, plan, keys)
     if resume is True:
-        wanted = len(plan.cells)
-        unfinished = [run for run, keys in runs.items() if len(keys) < wanted]
+        unfinished = [run for run, cells in runs.items() if len(cells) < len(keys)]
         if not unfinished:
-            return None
+            return "", {}
         run = unfinished[-1]
     else:
         run = _find_named(str(resume), runs, store, plan)
-    return Earlier(run, _rows(store, plan, run))
+    # The newest row of a cell wins: oldest first, so later ones replace it.
+    return run, {keys[row.case]: row for row in store.query(run=run) if row.case in keys}
 
 
-def _runs(store: Any, plan: Plan) -> dict[str, set[Key]]:
+def _runs(store: Any, plan: Plan, keys: Mapping[CaseId, Key]) -> dict[str, set[Key]]:
     """The runs of this grid, oldest first by their last row, with the cells that each has rows of."""
-    keys = {plan.case_id(function, point.label): (function, point.label) for function, point in plan.cells}
     try:
         rows = [row for function in plan.functions for row in store.rows(case=function)]
     except StoreError:  # nothing was ever stored there
@@ -297,11 +266,7 @@ def _find_named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> st
     # A run that has a name is meant by it, as everywhere; then by the first digits of its id.
     named = find_run(store, run) if run and runs else None  # without runs there may be no database either
     matching = (
-        [named]
-        if named is not None and named in runs
-        else [known for known in runs if known.startswith(run)]
-        if run
-        else []
+        [named] if named is not None and named in runs else [known for known in runs if run and known.startswith(run)]
     )
     if len(matching) != 1:
         listed = ", ".join(list(runs)[-5:]) or "none"
@@ -312,32 +277,24 @@ def _find_named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> st
     return matching[0]
 
 
-def _rows(store: Any, plan: Plan, run: str) -> dict[Key, Measurement]:
-    keys = {plan.case_id(function, point.label): (function, point.label) for function, point in plan.cells}
-    # The newest row of a cell wins: oldest first, so later ones replace it.
-    return {keys[row.case]: row for row in store.query(run=run) if row.case in keys}
+def refuse_others(run: GridRun, rows: Mapping[Key, Measurement]) -> None:
+    """Raises `UsageError` if these earlier rows and the new ones cannot be in one grid.
 
-
-def refuse_others(found: Earlier, plan: Plan, timer: str, environments: Sequence[Environment]) -> None:
-    """Raises `UsageError` if the rows of `found` and the new ones cannot be in one grid.
-
-    Args:
-        environments: the environments of the nodes that measure. With several nodes, rows have several environments,
-            but compared rows have the same one (`ranking.py`). A node that is gone can have measured some.
+    With several nodes, rows have several environments, but compared rows have the same one (`rank`). A node that is
+    gone can have measured some.
     """
-    for row in found.rows.values():
+    for row in rows.values():
         samples = row.headline
         there: dict[str, Any] = {"seed": row.options.seed, "timer": row.options.timer}
-        here: dict[str, Any] = {"seed": plan.seed, "timer": timer}
+        here: dict[str, Any] = {"seed": run.spec.plan.seed, "timer": run.spec.options.timer}
         if samples is not None and row.failure is None:
-            there["trials"], here["trials"] = len(samples.trials or ()), plan.trials
-        if len(environments) == 1:
-            there["environment"] = row.environment.fingerprint
-            here["environment"] = environments[0].fingerprint
+            there["trials"], here["trials"] = len(samples.trials or ()), run.spec.plan.trials
+        if len(run.nodes) == 1:
+            there["environment"], here["environment"] = row.environment.fingerprint, run.environment.fingerprint
         for name, value in there.items():
             if value != here[name]:
                 raise UsageError(
-                    f"the run {found.run_id} was measured with {name} {value}, and this grid has {here[name]}",
+                    f"the run {run.run_id} was measured with {name} {value}, and this grid has {here[name]}",
                     "the same in one grid: its cells could not be compared otherwise",
                     "leave out resume= to measure all cells",
                 )

@@ -23,9 +23,10 @@ from benchax.errors import UsageError, one_of, require
 from benchax.grids import rendering
 from benchax.grids.outputs import clean_arrays, stack_columns
 from benchax.grids.plan import Label
-from benchax.grids.ranking import GridRanking, rank
-from benchax.grids.rendering import NodeShare
+from benchax.grids.rendering import GridRanking, NodeShare, rank
 from benchax.model import Absent, Failure, Measurement, Numerics, Samples, Stages
+from benchax.reporting import figures, html, terminal
+from benchax.reporting.document import Document
 from benchax.reporting.pages.page import save_page
 from benchax.stats.summary import Summary
 
@@ -356,7 +357,7 @@ class GridResult:
 
     def table(self) -> str:
         """Medians with their intervals, and what became of the other cells, as text."""
-        return rendering.text(self)
+        return terminal.to_text(rendering.document(self))
 
     def plot(self) -> Any:
         """A matplotlib figure: the grid as a heat map, colour by the logarithm of the median.
@@ -364,7 +365,7 @@ class GridResult:
         Raises:
             MissingPackage: matplotlib is not installed.
         """
-        return rendering.figure(self)
+        return figures.draw(rendering.chart(self))
 
     def to_html(self, file: str | os.PathLike[str]) -> None:
         """Writes a page: as `Measurement.to_html`, with the grid as lines over its data and as a heat map.
@@ -375,10 +376,10 @@ class GridResult:
         save_page(file, [rendering.document_for_page(self)])
 
     def __str__(self) -> str:
-        return rendering.printed(self)
+        return terminal.to_printed(rendering.document(self))
 
     def _repr_html_(self) -> str:
-        return rendering.html(self)
+        return html.fragment(Document((*rendering.document(self).blocks, rendering.chart(self))))
 
 
 # ---- arrays and tables of other libraries: only here NaN means *not measured*, next to the status ----------------

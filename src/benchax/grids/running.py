@@ -29,8 +29,8 @@ from benchax.measuring.record import keep_news, row_fields
 from benchax.model import Absent, Environment, Failure, Measurement, Numerics, Options, Remark
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import read_duration, seconds, size
-from benchax.workers.call_limits import CallLimits
 from benchax.workers.pickling import Sealed, seal
+from benchax.workers.task import CallLimits
 
 SHAPE_REMARK = "output-shape"
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
@@ -103,23 +103,27 @@ def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limi
 
 
 @dataclass(frozen=True)
-class CellSettings:
-    """How the cells are measured."""
+class GridSpec:
+    """A grid as it was asked for, checked."""
 
+    plan: Plan
     limits: Limits
     options: Options
     check: Callable[..., Any] | None = None
     reference: str | None = None
     """The function whose outputs the others are compared with; None compares nothing."""
     output_limit_bytes: int = 2**30
+    fill: float | None = None
+    clip: tuple[float, float] | None = None
+    nan_to_num: bool = False
+    resume: str | bool | None = None
 
 
 @dataclass
 class GridRun:
-    """One run of a plan, as far as it has come."""
+    """One run of a grid, as far as it has come."""
 
-    plan: Plan
-    settings: CellSettings
+    spec: GridSpec
     run_id: str
     agents: Agents
     store: Any = None
@@ -162,8 +166,8 @@ class GridRun:
 
     def start(self) -> None:
         """Workers ready, and their environment known: no cell pays for that."""
-        needed = (dict(self.plan.functions), self.settings.check, next(iter(self.plan.points)).make)
-        self.nodes = self.agents.start(needed, CallLimits(lambda stage: self.settings.limits.compile_s))
+        needed = (dict(self.spec.plan.functions), self.spec.check, next(iter(self.spec.plan.points)).make)
+        self.nodes = self.agents.start(needed, CallLimits(lambda stage: self.spec.limits.compile_s))
 
     def take(self, rows: Mapping[Key, Measurement]) -> None:
         """Cells that an earlier run has measured."""
@@ -176,7 +180,7 @@ class GridRun:
 
     def go(self) -> None:
         """Measures every cell that is missing. Raises KeyboardInterrupt after Ctrl-C, with all cells accounted for."""
-        self.left = len(self.plan.functions) * len(self.plan.points) - len(self.cells)
+        self.left = len(self.spec.plan.functions) * len(self.spec.plan.points) - len(self.cells)
         self.dispatcher = Dispatcher(self.agents, self.nodes, self._batches(), self._begin, self._listen)
         try:
             with self.store.held_open() if self.store is not None else nullcontext():
@@ -187,18 +191,18 @@ class GridRun:
         except KeyboardInterrupt:
             running = [item for item, _ in self.dispatcher.running.values()]
             self._account("interrupted", "Ctrl-C came while it was measured", running)
-            self._account("not_run", "the run was interrupted before its turn", self.plan.cells)
+            self._account("not_run", "the run was interrupted before its turn", self.spec.plan.cells)
             raise
         if self.dispatcher.lost:
             why = "; ".join(list(self.dispatcher.lost.values())[-3:])
-            self._account("not_run", f"no node is left: {why}", self.plan.cells)
+            self._account("not_run", f"no node is left: {why}", self.spec.plan.cells)
 
     def _batches(self) -> Iterator[WorkBatch[tuple[str, DataPoint]]]:
         """One node measures all cells of a data point, the reference first. So each of the others can be compared as
         soon as it ends."""
-        first = self.settings.reference
-        functions = sorted(self.plan.functions, key=lambda function: function != first)
-        for point in self.plan.points:
+        first = self.spec.reference
+        functions = sorted(self.spec.plan.functions, key=lambda function: function != first)
+        for point in self.spec.plan.points:
             earlier = (cell for f in functions if (cell := self.cells.get((f, point.label))) is not None)
             host = next((cell.measurement.environment.host for cell in earlier), "")
             yield WorkBatch(deque((f, point) for f in functions if (f, point.label) not in self.cells), host)
@@ -208,7 +212,7 @@ class GridRun:
         function, point = item
         # One whose node was lost has its turn once more.
         is_again = self.attempts.pop((function, point.label), None) is not None
-        share_s, total_s, left = None, self.settings.limits.total_s, self.left + is_again
+        share_s, total_s, left = None, self.spec.limits.total_s, self.left + is_again
         if total_s is not None:
             remaining_s = total_s - self.elapsed_s
             if remaining_s < LEAST_TURN_S:
@@ -221,7 +225,7 @@ class GridRun:
         self.attempts[function, point.label] = CellAttempt(node, begun, started_at, share_s, left)
         self._report(function, point.label, "start", left)
         self.left = left - 1
-        limits = CallLimits(self.settings.limits.of, share_s, self.settings.options.memory_limit_bytes)
+        limits = CallLimits(self.spec.limits.of, share_s, self.spec.options.memory_limit_bytes)
         return CellJob(self._request(function, point), limits)
 
     def _listen(self, item: tuple[str, DataPoint], message: dict[str, Any]) -> None:
@@ -236,11 +240,10 @@ class GridRun:
         share_s, failure, not_kept = attempt.share_s, answer, ""
         outputs: tuple[Any, ...] = ()
         if isinstance(answer, CellAnswer):
-            keep_news(attempt.facts, answer.news | {"shape": answer.shape})
             failure, outputs, not_kept = answer.failure, answer.outputs, answer.not_kept
         is_timeout = failure is not None and failure.kind == "timeout"
         if failure is not None and is_timeout and share_s is not None and self.clock() - attempt.begun >= share_s:
-            failure = of_the_total(failure, self.settings.limits.total_s or share_s, share_s)
+            failure = of_the_total(failure, self.spec.limits.total_s or share_s, share_s)
         row = self._row(function, point, attempt.facts, failure, attempt.started_at, attempt.node.environment)
         cell = self._cell(function, point.label, row, outputs, not_kept)
         self.cells[function, point.label] = cell
@@ -275,14 +278,14 @@ class GridRun:
         self.examined.add(function)
         return CellRequest(
             function,
-            self.plan.functions[function],
+            self.spec.plan.functions[function],
             point,
-            tuple(trial_seed(self.plan.seed, point.label, i) for i in range(self.plan.trials)),
-            self.settings.options,
-            self.settings.check,
+            tuple(trial_seed(self.spec.plan.seed, point.label, i) for i in range(self.spec.plan.trials)),
+            self.spec.options,
+            self.spec.check,
             shape,
             giver,
-            self.settings.output_limit_bytes - self.kept_bytes,
+            self.spec.output_limit_bytes - self.kept_bytes,
             examines,
         )
 
@@ -296,9 +299,9 @@ class GridRun:
         environment: Environment,
     ) -> Measurement:
         row = Measurement(
-            case=self.plan.case_id(function, point.label),
+            case=self.spec.plan.case_id(function, point.label),
             environment=environment,
-            options=self.settings.options,
+            options=self.spec.options,
             run_id=self.run_id,
             started_at=started_at,
             failure=failure,
@@ -312,7 +315,7 @@ class GridRun:
             absent = Absent("outputs", f"the cell has the status {row.failure.kind.replace('_', ' ')}")
             return Cell(function, label, row, absent, replace(absent, what="agreement"))
         # Workers keep to what was left when they began; on several nodes others have ended since.
-        limit, taken = self.settings.output_limit_bytes, size_bytes(outputs)
+        limit, taken = self.spec.output_limit_bytes, size_bytes(outputs)
         if not not_kept and self.kept_bytes + taken > limit:
             not_kept = f"they would be more than the {size(limit)} that this grid keeps of outputs"
         if not_kept:
@@ -322,12 +325,12 @@ class GridRun:
         compared = self._compare(function, label, outputs)
         trials = () if isinstance(compared, Absent) else compared
         if differs := next((each for each in trials if not each.agrees), None):
-            text = f"not the result of {self.settings.reference}: {differs.why}"
+            text = f"not the result of {self.spec.reference}: {differs.why}"
             row = replace(row, remarks=(*row.remarks, Remark("outputs-differ", "info", text)))
         return Cell(function, label, row, outputs, compared)
 
     def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Numerics, ...] | Absent:
-        reference = self.settings.reference
+        reference = self.spec.reference
         if reference is None:
             return Absent("agreement", "the grid was asked not to compare outputs")
         if function == reference:
@@ -348,11 +351,11 @@ class GridRun:
                 self.cells[function, point.label] = Cell(function, point.label, row, absent, absent)
 
     def _report(self, function: str, label: Label, stage: str, left: int) -> None:
-        total = len(self.plan.functions) * len(self.plan.points)
+        total = len(self.spec.plan.functions) * len(self.spec.plan.points)
         left_s = fmean(self.spent_s) * left / self.node_count if self.spent_s else None
-        if self.settings.limits.total_s is not None and left_s is not None:
-            left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
-        cell = f"{function}[{self.plan.axis}={label}]"
+        if self.spec.limits.total_s is not None and left_s is not None:
+            left_s = max(0.0, min(left_s, self.spec.limits.total_s - self.elapsed_s))
+        cell = f"{function}[{self.spec.plan.axis}={label}]"
         self.report(ProgressEvent(cell, SHOWN_AS.get(stage, stage), total - left, total, left_s))
 
 
