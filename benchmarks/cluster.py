@@ -35,7 +35,7 @@ from benchax.clusters.agents import Dispatcher, WorkBatch
 from benchax.grids.cell import measure_cell
 from benchax.grids.grid import defaults, start_run, validate_spec
 from benchax.units import seconds, size
-from benchax.workers.call_limits import UNLIMITED
+from benchax.workers.task import UNLIMITED
 
 NODES, FUNCTIONS = 1000, 10
 

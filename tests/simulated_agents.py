@@ -18,7 +18,7 @@ from benchax.clusters.agents import (
     TicketListener,
 )
 from benchax.model import Environment
-from benchax.workers.call_limits import CallLimits
+from benchax.workers.task import CallLimits
 
 
 def simulate_node(i: int) -> Node:

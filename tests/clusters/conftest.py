@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from benchax.clusters.ray_session import _ON_LOOPBACK
+from benchax.clusters.ray_agents import _ON_LOOPBACK
 
-QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
+# Ray notices a dead node soon, and starts no process before something asks for it.
+SYSTEM = {
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 3,
+    "prestart_worker_first_driver": False,
+}
 
 
 @dataclass
@@ -37,7 +43,7 @@ def two_nodes() -> Iterator[TwoNodes]:
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
-        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK_TO_NOTICE}
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": SYSTEM}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             yield TwoNodes(cluster, cluster.add_node(num_cpus=1))

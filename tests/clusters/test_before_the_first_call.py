@@ -16,8 +16,15 @@ import pytest
 from benchax.case import make_case
 from benchax.clusters import open_agents
 from benchax.clusters.cases import CaseJob, SealedCase
-from benchax.clusters.ray_agents import NEEDED, check_nodes, make_probe
-from benchax.clusters.ray_session import _advise, check_address, flags_to_send, folders_to_send
+from benchax.clusters.ray_agents import (
+    NEEDED,
+    _advise,
+    check_address,
+    check_nodes,
+    flags_to_send,
+    folders_to_send,
+    make_probe,
+)
 from benchax.errors import MissingPackage, UsageError
 from benchax.options import resolve
 from benchax.workers import pickling

@@ -12,7 +12,7 @@ from simulated_agents import SimulatedAgents
 from benchax.clusters import open_agents
 from benchax.clusters.agents import Agents, CallEnded, NodeCall, capture_environment
 from benchax.model import Environment, Failure
-from benchax.workers.call_limits import UNLIMITED
+from benchax.workers.task import UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from simulated_agents import SimulatedAgents, simulate_node
 
 from benchax.clusters.agents import MOST_LOSSES, CallEnded, Dispatcher, Ended, Node, NodeLost, WorkBatch
 from benchax.model import Failure
-from benchax.workers.call_limits import UNLIMITED
+from benchax.workers.task import UNLIMITED
 
 
 @dataclass(frozen=True)

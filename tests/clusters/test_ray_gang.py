@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from process_ends import wait_until_gone
 
-from benchax.clusters import open_agents
 from benchax.clusters.cases import measure_cases, nprocs_of
 from benchax.clusters.ray_agents import Seat, deal
 from benchax.discovery import collect
@@ -23,7 +22,6 @@ from benchax.errors import UsageError
 from benchax.options import DEFAULTS, resolve
 from benchax.progress import quiet
 from benchax.store.load import load
-from benchax.workers.call_limits import UNLIMITED
 
 if TYPE_CHECKING:
     from conftest import TwoNodes
@@ -49,13 +47,8 @@ def there(name):
 class Scale(equinox.Module):
     by: jax.Array
     def __call__(self, x):
+        mark("scaled")
         return jnp.sum(x * self.by)
-
-def sums(x):
-    mark("sums")
-    return jnp.sum(x)
-
-scaled = Scale(jnp.float32(2.0))
 
 def raises(x):
     if jax.process_index() == 1:
@@ -73,6 +66,9 @@ def kills_agent(x):
         mark("killed")
         psutil.Process().parent().parent().kill()
     return jnp.sum(x)
+
+raises, kills_agent = (benchax.benchmark(f, args=("f32[64@data]",)) for f in (raises, kills_agent))
+scaled = benchax.benchmark(Scale(jnp.float32(2.0)), name="scaled", args=("f32[64@data]",))
 """
 
 
@@ -82,8 +78,8 @@ def files(project: Path) -> Path:
     return project
 
 
-def start(folder: Path, name: str, *words: str) -> subprocess.Popen[str]:
-    command = [BENCHAX, "run", f"mine.py:{name}", "f32[64@data]", "--mesh", "data=4", "--nprocs", "2", "--store", "s"]
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    command = [BENCHAX, "run", "--mesh", "data=4", "--nprocs", "2", "--store", "s"]
     return subprocess.Popen(
         [*command, "--max-time", "0.2", *words],
         cwd=folder,
@@ -148,7 +144,7 @@ def test_more_ranks_than_gpus_are_refused() -> None:
 
 
 def test_a_timer_for_one_process_is_refused_before_a_node_is_asked(files: Path) -> None:
-    (case,), _ = collect(["mine.py:sums", "f32[64]"], "", [])
+    (case,), _ = collect(["mine.py:waits", "f32[64]"], "", [])
     options = resolve({"nprocs": 2, "timer": "loop"})
 
     with pytest.raises(UsageError, match="the timer 'loop' is given with nprocs=2"):
@@ -171,43 +167,46 @@ def test_cases_of_several_numbers_of_processes_are_refused(files: Path) -> None:
 class TestOnTwoNodes:
     pytestmark = on_ray
 
-    @pytest.mark.parametrize("name", ["sums", "scaled"])
-    def test_there_is_one_row_of_all_ranks_in_the_store_here(self, two_nodes: TwoNodes, files: Path, name: str) -> None:
-        code, text = finish(start(files, name, "--on", two_nodes.address))
-
-        assert code == 0, text
-        assert "(2 ranks on 2 nodes)" in text
-        (row,) = load(files / "s")
-        assert row.ranks is not None
-        assert [rank.rank for rank in row.ranks.ranks] == [0, 1]
-        assert row.ranks.compared_outputs == 1
-        assert (row.environment.process_count, row.environment.device_count) == (2, 4)
-        if name == "sums":
-            assert all("working_dir_files" in line[3] for line in marks(files, "sums"))
-            wait_until_gone({int(pid) for line in marks(files, "sums") for pid in line[:3]})
-
-    def test_the_error_of_a_rank_has_its_name(self, two_nodes: TwoNodes, files: Path) -> None:
-        code, text = finish(start(files, "raises", "--on", two_nodes.address, "--json"))
-
-        failure = json.loads(text.splitlines()[0])["failure"]
-        assert code == 2
-        assert failure["message"].startswith("rank 1 of 2 ranks: ValueError: no such thing")
-
-    def test_where_an_agent_is_killed_another_gang_measures_the_case(self, two_nodes: TwoNodes, files: Path) -> None:
-        code, text = finish(start(files, "kills_agent", "--on", two_nodes.address))
-
-        assert code == 0, text
-        assert len(marks(files, "killed")) == 1
-        assert len(load(files / "s")) == 1
-
-    def test_a_rank_whose_node_dies_is_named_where_no_other_node_is_free(
+    def test_each_case_has_a_row_of_all_ranks_here_and_a_failure_has_the_name_of_its_rank(
         self, two_nodes: TwoNodes, files: Path
     ) -> None:
-        program = start(files, "waits", "--on", two_nodes.address, "--json")
-        pids = wait_for_marks(files, "waits", 2, program)
+        """The last case also kills an agent, once: another gang measures it."""
+        code, text = finish(start(files, "mine.py", "--on", two_nodes.address))
+
+        rows = {row.case.name: row for row in load(files / "s")}
+        assert (code, len(rows)) == (2, 3), text
+        assert "(2 ranks on 2 nodes)" in text
+        failure = rows.pop("raises").failure
+        assert failure is not None
+        assert failure.message.startswith("rank 1 of 2 ranks: ValueError: no such thing")
+        for row in rows.values():
+            assert row.failure is None
+            assert row.ranks is not None
+            assert [rank.rank for rank in row.ranks.ranks] == [0, 1]
+            assert row.ranks.compared_outputs == 1
+            assert (row.environment.process_count, row.environment.device_count) == (2, 4)
+        assert all("working_dir_files" in line[3] for line in marks(files, "scaled"))
+        assert len(marks(files, "killed")) == 1
+        wait_until_gone({int(pid) for line in marks(files, "scaled") for pid in line[:3]})
+
+    def test_ctrl_c_leaves_no_rank_and_frees_the_nodes_and_a_rank_whose_node_dies_is_named(
+        self, two_nodes: TwoNodes, files: Path
+    ) -> None:
+        """No other node is free then."""
+        waits = ("mine.py:waits", "f32[64@data]", "--on", two_nodes.address, "--json")
+        first = start(files, *waits)
+        pids = wait_for_marks(files, "waits", 2, first)
+        os.killpg(first.pid, signal.SIGINT)
+        code, text = finish(first)
+        assert code == 130
+        assert "interrupted: 0 of 1 cases finished" in text
+        wait_until_gone(pids)
+
+        second = start(files, *waits)
+        pids = wait_for_marks(files, "waits", 4, second)
         try:
             two_nodes.kill_second()
-            code, text = finish(program)
+            code, text = finish(second)
         finally:
             two_nodes.replace_second()
 
@@ -216,17 +215,3 @@ class TestOnTwoNodes:
         assert failure["kind"] == "node_lost"
         assert failure["message"].startswith(("rank 0 of 2 ranks: lost ", "rank 1 of 2 ranks: lost "))
         wait_until_gone(pids)
-
-    def test_ctrl_c_leaves_no_rank_and_frees_the_nodes(self, two_nodes: TwoNodes, files: Path) -> None:
-        program = start(files, "waits", "--on", two_nodes.address)
-        pids = wait_for_marks(files, "waits", 2, program)
-
-        os.killpg(program.pid, signal.SIGINT)
-        code, text = finish(program)
-
-        assert code == 130
-        assert "interrupted: 0 of 1 cases finished" in text
-        wait_until_gone(pids)
-        with open_agents(two_nodes.address, files, nprocs=2) as agents:
-            (node,) = agents.start([abs], UNLIMITED)
-        assert node.label.endswith("(2 ranks on 2 nodes)")

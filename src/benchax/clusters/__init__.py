@@ -15,7 +15,7 @@ def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None =
     """Those who make calls; what was started for them has ended afterwards, the pool of this program excepted.
 
     Args:
-        on: "ray", "HOST:PORT" or "ray://HOST:PORT" (`ray_session.py`); None: the pool of this program.
+        on: "ray", "HOST:PORT" or "ray://HOST:PORT" (`ray_agents.py`); None: the pool of this program.
         folder: with the users' files, which go to the nodes; default: the working folder.
         nprocs: ranks of one program that all calls are made in; None: calls are made on one node each.
 
@@ -28,8 +28,7 @@ def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None =
         return
     folder = folder or Path.cwd()
     # With Ray, which is imported where it is needed.
-    from benchax.clusters.ray_agents import RayAgents, RayGang
-    from benchax.clusters.ray_session import open_session
+    from benchax.clusters.ray_agents import RayAgents, RayGang, open_session
 
     with open_session(on, folder) as ray:
         agents = RayAgents(ray, folder) if nprocs is None else RayGang(ray, folder, nprocs)

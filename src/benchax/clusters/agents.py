@@ -18,10 +18,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from benchax.environment import capture
 from benchax.model import Environment, Failure
 from benchax.units import plural
-from benchax.workers.call_limits import CallLimits
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
-from benchax.workers.task import Say, task
+from benchax.workers.task import CallLimits, Say, task
 
 
 class NodeCall(Protocol):
@@ -166,8 +165,8 @@ class LocalAgents:
 
 
 @task
-def capture_environment(argument: None, say: Say) -> Environment:
-    """Where calls are made, seen from a worker."""
+def capture_environment(needed: object, say: Say) -> Environment:
+    """Where calls are made, seen from a worker, which has loaded its argument by now."""
     say("environment")
     return capture()
 
@@ -266,14 +265,15 @@ class Dispatcher(Generic[T]):
             if ended := [each for event in events for each in self._take(event)]:
                 yield ended
 
-    def _take(self, event: AgentEvent) -> Iterator[Ended[T]]:
+    def _take(self, event: AgentEvent) -> Iterable[Ended[T]]:
         match event:
             case CallEnded():
-                yield from self._take_answer(event)
+                return self._take_answer(event)
+            case NodeLost():
+                return self._take_loss(event)
             case NodeJoined():
                 self._join(event.node)
-            case NodeLost():
-                yield from self._take_loss(event)
+                return ()
 
     @property
     def node_count(self) -> int:

@@ -19,11 +19,11 @@ from benchax.errors import UsageError
 from benchax.measuring.record import quiet
 from benchax.model import CaseId, Environment, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent
-from benchax.workers import executor_for
-from benchax.workers.call_limits import UNLIMITED
 from benchax.workers.conversation import Listener as MessageListener
+from benchax.workers.executors import executor_for
 from benchax.workers.pickling import Sealed, seal
 from benchax.workers.pool import Pool
+from benchax.workers.task import UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,21 @@ ranks, each host gets one rank. Ranks on several hosts find one another in the s
 started (`workers/ranks.py`). The first rank makes the row. Ranks that share a host get equal parts of its processors
 and GPUs. If there is only one host, its agent starts the ranks as on the user's own machine, since they then have a
 common clock.
+
+Tried with Ray 2.60.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import queue
+import re
+import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -32,21 +38,21 @@ from benchax.clusters.agents import (
     NodeLost,
     TicketListener,
     at_commit_of,
+    capture_environment,
 )
-from benchax.clusters.ray_session import first_sentence, folders_to_send
-from benchax.environment import capture, installed
+from benchax.environment import FLAG_PREFIXES, FLAGS, capture, installed
 from benchax.errors import UsageError, require
 from benchax.machine import doctor
 from benchax.machine.noise import read_pace_s
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import apply_settings, jax_settings
-from benchax.model import Failure, Measurement
+from benchax.model import Environment, Failure, Measurement
 from benchax.units import plural, seconds
-from benchax.workers.call_limits import CallLimits, limit_stages
 from benchax.workers.pickling import SENT_FROM, Sealed, seal
 from benchax.workers.pool import Pool
 from benchax.workers.ranks import BY_HAND, free_port
-from benchax.workers.task import Say, task
+from benchax.workers.task import CallLimits, Say, limit_stages, task
+from benchax.workers.worker import PLAIN, import_paths
 
 LATE_S = 30.0
 """Nodes that are not ready this long after the first one join later."""
@@ -136,7 +142,8 @@ class RayAgents(_OnRay):
 
     def collect(self, listen: TicketListener) -> list[AgentEvent]:
         while self.agents and any(agent.ticket is not None or agent.node is None for agent in self.agents.values()):
-            self._look_for_nodes()
+            if monotonic() - self._looked > NEW_NODES_S:
+                self._start_missing()
             found: list[AgentEvent] = []
             for ended in self.calls.wait(NEW_NODES_S):
                 found += self._read(ended, listen)
@@ -179,10 +186,6 @@ class RayAgents(_OnRay):
                 "`ray status` shows who uses them",
             )
         return nodes
-
-    def _look_for_nodes(self) -> None:
-        if monotonic() - self._looked > NEW_NODES_S:
-            self._start_missing()
 
     def _start_missing(self) -> None:
         """Has an agent started on each node that has come, or whose agent was killed."""
@@ -345,17 +348,18 @@ class RayGang(_OnRay):
             start_agent(self.ray, self.folder, in_bundle(self.group, seat.bundle), seat.cpus, seat.gpus)
             for seat in self.seats
         ]
-        found: list[Examination] = self._ask("examine", [(self.needed, self.limit_s)] * len(self.seats))
-        for rank, each in enumerate(found):
+        answers: list[Environment | Failure] = self._ask("load", [(self.needed, self.limit_s)] * len(self.seats))
+        for rank, each in enumerate(answers):
             if isinstance(each, Failure):
                 raise cannot_load(f"rank {rank} cannot measure this: {each.message}")
+        found = [each for each in answers if isinstance(each, Environment)]
         if len(self.actors) > 1:
             (address,) = self._ask("find_address", [()])
             self._ask("join", [(address, self.count, rank) for rank in range(self.count)])
-        environment = at_commit_of(self.here, found[0].environment)
+        environment = at_commit_of(self.here, found[0])
         where = f"{plural(self.count, 'rank')} on {plural(len(self.sizes), 'node')}"
         node = Node(f"gang-{self._number}", environment, where)
-        hosts = [each.environment.host for each in found]
+        hosts = [each.host for each in found]
         self.gang = Gang(self._number, node, hosts)
         return self.gang
 
@@ -460,8 +464,13 @@ class NodeAgent:
 
     def examine(self, needed: Sealed, limit_s: float) -> Examination | Failure:
         """Returns the facts about this node; a failure if a worker cannot load what the calls need."""
+        found = self.pool.call(examine_node, needed, limit_stages(limit_s), shows_output=False)
         self.pool.prepare()
-        return self.pool.call(examine_node, needed, limit_stages(limit_s), shows_output=False)
+        return found
+
+    def load(self, needed: Sealed, limit_s: float) -> Environment | Failure:
+        """Returns the environment here, or a failure as `examine` does. Ranks have separate pools, and need no more."""
+        return self.pool.call(capture_environment, needed, limit_stages(limit_s), shows_output=False)
 
     def make_call(self, job: NodeCall) -> tuple[list[dict[str, Any]], Any]:
         """(announcements, outcome)"""
@@ -533,8 +542,8 @@ def check_nodes(found: Mapping[str, Versions | str], here: Versions | None = Non
     Raises:
         UsageError: packages that a node lacks, another benchax, or another Python, whose functions cannot travel.
     """
-    here = here or {"python": ".".join(map(str, sys.version_info[:3])), "benchax": installed("benchax")}
-    problems = [f"node {node} {problem}" for node, versions in found.items() for problem in _problems(versions, here)]
+    here = here or {"python": platform.python_version(), "benchax": installed("benchax")}
+    problems = [f"node {node} {problem}" for node, versions in found.items() if (problem := _problem(versions, here))]
     if problems:
         listed = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise UsageError(
@@ -544,18 +553,16 @@ def check_nodes(found: Mapping[str, Versions | str], here: Versions | None = Non
         )
 
 
-def _problems(versions: Versions | str, here: Versions) -> list[str]:
+def _problem(versions: Versions | str, here: Versions) -> str:
     if isinstance(versions, str):
-        return [f"did not answer: {versions}"]
+        return f"did not answer: {versions}"
     missing = [package for package in NEEDED if versions.get(package) is None]
     if missing:
-        return [f"has no {', '.join(missing)}"]
-    found = []
+        return f"has no {', '.join(missing)}"
     if _minor(versions["python"]) != _minor(here["python"]):
-        found.append(f"has Python {versions['python']}, not {here['python']}")
-    if versions["benchax"] != here["benchax"]:
-        found.append(f"has benchax {versions['benchax']}, not {here['benchax']}")
-    return found
+        return f"has Python {versions['python']}, not {here['python']}"
+    same = versions["benchax"] == here["benchax"]
+    return "" if same else f"has benchax {versions['benchax']}, not {here['benchax']}"
 
 
 def _minor(version: str | None) -> list[str]:
@@ -638,11 +645,10 @@ def cannot_load(problem: str) -> UsageError:
 
 
 def _settings_to_send() -> dict[str, Any]:
-    plain = (bool, int, float, str, type(None))
     return {
         name: value
         for name, value in jax_settings().items()
-        if isinstance(value, plain) and name != "jax_compilation_cache_dir"
+        if isinstance(value, PLAIN) and name != "jax_compilation_cache_dir"
     }
 
 
@@ -671,8 +677,8 @@ class RayCalls:
         try:
             future = call().future()
         except self.ray.exceptions.RayError as error:  # the actor is known to be gone
-            self._ended.put(EndedCall(who, what, _raising(error)))
-            return
+            future = Future()
+            future.set_exception(error)
         future.add_done_callback(lambda future: self._ended.put(EndedCall(who, what, future.result)))
 
     def end(self, who: Any, what: str, value: Any) -> None:
@@ -689,8 +695,133 @@ class RayCalls:
         return found
 
 
-def _raising(error: Exception) -> Callable[[], Any]:
-    def result() -> Any:
-        raise error
+# ---- the connection --------------------------------------------------------------------------------------------------
+#
+# A connection to a Ray cluster, or one that is started here: "ray", "HOST:PORT" or "ray://HOST:PORT".
+#
+# A cluster of ours listens on 127.0.0.1 only and ends with this program, however that ends. The folder of the user's
+# files goes to the nodes (Ray's `runtime_env`), without what its .gitignore names. Flags of JAX and XLA go with it.
 
-    return result
+
+EXPECTED = "ray, which starts one here, HOST:PORT of a cluster, or ray://HOST:PORT of its client server"
+CONNECT_S = 5.0
+_ADDRESS = re.compile(r"(?P<client>ray://)?(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
+# Of this machine, not of the program: each node has its own.
+_OF_THE_MACHINE = frozenset({"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "NPROC", "PJRT_NPROC", "JAX_COMPILATION_CACHE_DIR"})
+_LEFT_AT_HOME = [".git", ".venv", ".benchmarks", "__pycache__", "node_modules"]
+
+_ON_LOOPBACK = {
+    # Read when Ray is imported: without it a single machine too listens on its outward address.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
+    "RAY_raylet_start_wait_time_s": "150",  # on a busy machine 30 s are not enough
+}
+
+
+def check_address(on: object) -> str:
+    """`on`, if a cluster can be meant. Raises `UsageError`."""
+    match = _ADDRESS.fullmatch(on) if isinstance(on, str) else None
+    if on == "ray" or (match is not None and 0 < int(match["port"]) < 65536):
+        return str(on)
+    raise UsageError(f"on={on!r} is no cluster", EXPECTED)
+
+
+@contextmanager
+def open_session(on: str, folder: Path) -> Generator[Any, None, None]:
+    """Yields Ray, connected. A connection or a cluster started here is closed afterwards; a connection of the caller
+    stays.
+
+    Raises:
+        UsageError: no cluster answers there, or it has another version of Ray or Python.
+        MissingPackage: Ray is not installed.
+    """
+    check_address(on)
+    if on != "ray":
+        _check_reachable(on)
+    else:
+        for name, value in _ON_LOOPBACK.items():
+            os.environ.setdefault(name, value)
+    ray = require("ray", doing="measuring on a cluster")
+    if ray.is_initialized():
+        yield ray
+        return
+    _connect(ray, on, folder)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _connect(ray: Any, on: str, folder: Path) -> None:
+    runtime_env = {"working_dir": str(folder), "excludes": _LEFT_AT_HOME, "env_vars": flags_to_send()}
+    given: dict[str, Any] = {"runtime_env": runtime_env, "log_to_driver": False, "logging_level": "ERROR"}
+    given |= {"address": "local", "include_dashboard": False} if on == "ray" else {"address": on}
+    try:
+        ray.init(**given)
+    except KeyboardInterrupt:
+        ray.shutdown()
+        raise
+    # Ray has no common type for what may be wrong with an address: ConnectionError, RuntimeError, ValueError, its own.
+    except Exception as error:
+        ray.shutdown()
+        what = "no Ray could be started here" if on == "ray" else f"cannot join the Ray cluster at {on!r}"
+        raise UsageError(f"{what}: {first_sentence(error)}", EXPECTED, _advise(on, str(error))) from error
+
+
+def _advise(on: str, text: str) -> str:
+    if "version" in text.lower():
+        here = f"Ray {installed('ray')} with Python {platform.python_version()}"
+        return f"the same versions of Ray and Python are needed here and there; this is {here}"
+    if "size" in text.lower():
+        return "name big files of the folder in its .gitignore: they are not sent to the nodes then"
+    if on == "ray":
+        return ""
+    token = "where the cluster asks for a token, Ray takes RAY_AUTH_MODE=token here too"
+    if "RAY_AUTH_MODE" not in os.environ and (Path.home() / ".ray" / "auth_token").exists():
+        # Any earlier Ray of one machine has made it, that of `--on ray` too.
+        token = (
+            "there is a ~/.ray/auth_token, which `ray start` asks for: set RAY_AUTH_MODE=token here and on the nodes"
+        )
+    if on.startswith("ray://"):
+        return token
+    return f"HOST:PORT is for programs on a machine of the cluster; from elsewhere it is ray://HOST:10001; {token}"
+
+
+def _check_reachable(on: str) -> None:
+    """Ray itself tries for a minute."""
+    match = _ADDRESS.fullmatch(on)
+    assert match is not None
+    try:
+        with socket.create_connection((match["host"].strip("[]"), int(match["port"])), timeout=CONNECT_S):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"nothing answers at {on!r}: {error}",
+            "the address of a Ray cluster that runs",
+            "`ray start --head` prints it; 6379 is the usual port, 10001 that of ray://",
+        ) from error
+
+
+def flags_to_send() -> dict[str, str]:
+    """Variables of this process that change programs or their speed, for the processes on the nodes."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (name in FLAGS or name.startswith(FLAG_PREFIXES)) and name not in _OF_THE_MACHINE
+    }
+
+
+def folders_to_send(folder: Path) -> list[str]:
+    """Import folders of this process inside `folder`, relative to it; itself first."""
+    root = folder.resolve()
+    inside = [Path(path).resolve() for path in import_paths()]
+    found = [path.relative_to(root).as_posix() for path in inside if path.is_relative_to(root)]
+    # An environment that lies in the project is no part of it.
+    return list(dict.fromkeys([".", *(path for path in found if "site-packages" not in path)]))
+
+
+def first_sentence(error: BaseException) -> str:
+    """The first line of an error that says something; that of Ray's error where one is inside."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    because = next((line for line in lines if "because" in line), "")
+    return because or (lines[0] if lines else type(error).__name__)
