@@ -31,8 +31,8 @@ from calling import call
 from report import busy_neighbour, header, load, note, table
 
 from benchax.model import Failure
-from benchax.workers.call_limits import CallLimits
 from benchax.workers.pool import Pool
+from benchax.workers.task import CallLimits
 
 OVERSHOOT_S, OVERSHOOT_SHARE, NEXT_S = 0.05, 0.05, 0.1
 LIMITS_S = (0.1, 0.5, 2.0)

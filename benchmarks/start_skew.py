@@ -53,7 +53,7 @@ def of(name: str, skews_s: Sequence[float]) -> tuple[str, ...]:
 def bare_skews(kind: str) -> list[float]:
     with tempfile.TemporaryDirectory() as folder, socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        where = str(make_file(Path(folder), 2)) if kind == "memory" else f"127.0.0.1:{found.getsockname()[1]}"
+        where = make_file(folder, 2) if kind == "memory" else f"127.0.0.1:{found.getsockname()[1]}"
         found.close()
         command = [sys.executable, __file__, "--be"]
         both = [subprocess.Popen([*command, str(r), kind, where], stdout=subprocess.PIPE, text=True) for r in (0, 1)]
@@ -62,10 +62,7 @@ def bare_skews(kind: str) -> list[float]:
 
 
 def be(rank: int, kind: str, where: str) -> None:
-    if kind == "memory":
-        line = StartLine(Path(where), rank, 2, PATIENCE_S)
-    else:
-        line = RemoteStartLine(where, rank, 2, PATIENCE_S)
+    line = (StartLine if kind == "memory" else RemoteStartLine)(where, rank, 2, PATIENCE_S)
     print(json.dumps([line.start() for _ in range(STARTS)]))
 
 

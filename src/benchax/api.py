@@ -26,7 +26,7 @@ from benchax.options import NAMES, Given, resolve, with_options
 from benchax.progress import Listener, Progress, follow_stages, quiet, show_progress
 from benchax.store.database import open_store
 from benchax.units import plural
-from benchax.workers import executor_for
+from benchax.workers.executors import executor_for
 from benchax.workers.ranks import is_follower
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from workers.entries import call
 
 from benchax.model import Failure
-from benchax.workers.call_limits import CallLimits
 from benchax.workers.conversation import ignore
 from benchax.workers.pool import Pool
+from benchax.workers.task import CallLimits
 
 
 @dataclass(frozen=True)

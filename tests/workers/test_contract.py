@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,10 +17,9 @@ from benchax.case import Case, make_case
 from benchax.measuring.record import quiet
 from benchax.model import Measurement
 from benchax.options import DEFAULTS, resolve
-from benchax.workers import conversation, executor_for
-from benchax.workers.call_limits import stage_limit
-from benchax.workers.executors import Executor, Inline, Isolated
+from benchax.workers.executors import Executor, Inline, Isolated, executor_for
 from benchax.workers.pool import Pool
+from benchax.workers.task import stage_limit
 
 QUICK = resolve(
     {"max_time_s": 0.02, "min_time_s": 0.01, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
@@ -31,7 +29,6 @@ EXECUTORS = {
     "inline": Inline(),
     "isolated": Isolated(),
     "cold": Isolated(cold=True),
-    "spawned": Isolated(pool=Pool(start="spawn")),
 }
 
 
@@ -85,19 +82,18 @@ def failed(executor: Executor) -> Measurement:
 # ---- the contract -----------------------------------------------------------------------------------------------
 
 
-def test_the_row_is_of_the_case_that_was_given(row: Measurement) -> None:
+def test_the_row_is_of_the_case_that_was_given_whatever_it_prints(row: Measurement, executor: Executor) -> None:
     assert (row.case, row.options, row.run_id) == (talkative().id, QUICK, "run-1")
     assert (row.status, row.signature) == ("ok", "f32[8]")
-
-
-def test_it_holds_samples_and_stages(row: Measurement) -> None:
     assert [s.timer for s in row.samples] == ["wall"]
     assert None not in (row.stages.trace_s, row.stages.lower_s, row.stages.compile_s, row.stages.first_run_s)
-
-
-def test_what_the_function_prints_does_not_spoil_the_row(row: Measurement) -> None:
     assert row.numerics is not None
     assert row.numerics.agrees
+    # A setting of the program holds wherever it runs.
+    assert row.environment.config["jax_default_matmul_precision"] == "float32"
+    # In a worker that is not new, operations may be used for the first time.
+    is_new = getattr(executor, "cold", "function") == "process"
+    assert row.stages.cold in (("process",) if is_new else ("operations", "function"))
 
 
 def test_progress_is_told_in_the_order_of_work(row: Measurement, stages: list[str]) -> None:
@@ -106,10 +102,6 @@ def test_progress_is_told_in_the_order_of_work(row: Measurement, stages: list[st
         "inputs", "trace", "lower", "compile", "artifacts", "first run", "verify", "transfer", "warm-up", "dispatch",
         "wall",
     ]  # fmt: skip
-
-
-def test_settings_of_the_program_hold_wherever_it_runs(row: Measurement) -> None:
-    assert row.environment.config["jax_default_matmul_precision"] == "float32"
 
 
 def test_a_failing_function_gives_a_failed_row(failed: Measurement) -> None:
@@ -165,35 +157,6 @@ def isolated() -> Iterator[Isolated]:
         yield Isolated(pool=pool)
 
 
-def test_only_a_new_process_is_cold(row: Measurement, executor: Executor) -> None:
-    is_new = getattr(executor, "cold", "function") == "process"
-    # In a worker that is not new, operations may be used for the first time.
-    assert row.stages.cold in (("process",) if is_new else ("operations", "function"))
-
-
-def test_a_cold_process_does_one_case_only() -> None:
-    def who(x: Any) -> Any:
-        return x + os.getpid()
-
-    with Pool(warm=False, reuse=False) as pool:
-        rows = [Isolated(cold=True, pool=pool).run(make_case(who, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet)]
-
-        assert pool._ready == []
-
-    assert [row.status for row in rows] == ["ok"]
-
-
-def test_what_the_function_prints_in_a_worker_goes_to_stderr(
-    capfd: pytest.CaptureFixture[str], isolated: Isolated
-) -> None:
-    isolated.run(talkative(), QUICK, run_id="run-1", progress=quiet)
-
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert "hello from Python" in captured.err
-    assert "hello from C" in captured.err
-
-
 def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None:
     """Not an exception: the other cases of the run go on."""
     case = make_case(lambda lock: 1, (threading.Lock(),), name="locked")
@@ -209,23 +172,6 @@ def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None
     assert failure.advice.startswith("give inputs as specs (f32[8,128]) or as a function that makes them")
 
 
-def test_a_case_that_never_returns_becomes_a_row(isolated: Isolated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "ASK_S", 10.0)  # beside other tests, to say where it is may take longer
-
-    def hang(x: Any) -> Any:
-        while True:
-            pass
-
-    row = isolated.run(make_case(hang, ("f32[8]",)), replace(QUICK, timeout_s=0.3), run_id="run-1", progress=quiet)
-
-    assert row.failure is not None
-    assert (row.failure.kind, row.failure.stage) == ("timeout", "trace")
-    assert row.failure.message.startswith("trace took longer than 300 ms; the process was killed (at ")
-    assert (row.case.name, row.run_id) == ("hang", "run-1")
-    assert row.environment.backend == "cpu"  # told by the worker, before it was killed
-    assert row.environment.config["jax_enable_x64"] is False
-
-
 def test_a_row_that_is_killed_keeps_what_was_measured_before(isolated: Isolated) -> None:
     endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: (x < 2).all(), lambda x: x * 0.5, x))
 
@@ -233,31 +179,13 @@ def test_a_row_that_is_killed_keeps_what_was_measured_before(isolated: Isolated)
 
     assert row.failure is not None
     assert (row.failure.kind, row.failure.stage) == ("timeout", "first run")
-    assert row.signature == "f32[8]"
+    assert row.failure.message.startswith("first run took longer than 1.00 s; the process was killed")
+    assert (row.signature, row.run_id) == ("f32[8]", "run-1")
+    assert row.environment.backend == "cpu"  # told by the worker, before it was killed
+    assert row.environment.config["jax_enable_x64"] is False
     assert all((row.stages.trace_s, row.stages.lower_s, row.stages.compile_s))
     assert row.cost is not None
     assert row.memory.predicted_peak_bytes
-
-
-def test_the_signal_that_killed_the_worker_is_named(isolated: Isolated) -> None:
-    def crash(x: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGSEGV)
-
-    failure = isolated.run(make_case(crash, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet).failure
-
-    assert failure is not None
-    assert (failure.kind, failure.stage) == ("crashed", "trace")
-    assert failure.message.startswith(f"the process was killed by SIGSEGV in trace (at {__file__}:")
-    assert "in crash" in failure.traceback
-
-
-def test_a_case_beyond_its_memory_becomes_a_row(isolated: Isolated) -> None:
-    case = make_case(lambda x: (x[:, None] * x[None, :]).sum(0), ("f32[20000]",), jit=False)  # 1.6 GB
-
-    limited = isolated.run(case, replace(QUICK, memory_limit_bytes=2**29), run_id="run-1", progress=quiet)
-
-    assert limited.failure is not None
-    assert limited.failure.kind == "out_of_memory"
 
 
 @pytest.mark.parametrize(

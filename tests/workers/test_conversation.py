@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchax.workers import conversation
-from benchax.workers.call_limits import UNLIMITED, CallLimits
 from benchax.workers.channel import Message
 from benchax.workers.conversation import Budget, Conversation, Job
+from benchax.workers.task import UNLIMITED, CallLimits
 from benchax.workers.worker import warm_up
 
 
@@ -33,45 +33,26 @@ def budget(total_s: float | None = None) -> Budget:
     return Budget(CallLimits(limits.get, total_s))
 
 
-def test_a_stage_without_a_limit_never_ends(clock: Clock) -> None:
+def test_a_stage_begins_with_its_first_announcement_and_again_when_it_says_so(clock: Clock) -> None:
+    """The start has no limit, and what one stage leaves, the next does not get."""
     one = budget()
     clock.now += 1e6
-
     assert (one.rest(), one.failure()) == (None, None)
-
-
-def test_a_stage_begins_with_its_first_announcement(clock: Clock) -> None:
-    one = budget()
-    clock.now += 50.0
+    one.enter_announced("trace", is_again=False)
+    clock.now += 0.5
     one.enter_announced("run", is_again=False)
     clock.now += 2.0
     one.enter_announced("run", is_again=False)
-
     assert one.rest() == 1.0
-    assert one.failure() is None
-    clock.now += 1.0
+
+    one.enter_announced("run", is_again=True)
+
+    assert one.rest() == 3.0
+    clock.now += 3.0
     failure = one.failure()
     assert failure is not None
     assert (failure.kind, failure.stage) == ("timeout", "run")
     assert failure.message == "run took longer than 3.00 s; the process was killed"
-
-
-def test_what_one_stage_leaves_the_next_does_not_get(clock: Clock) -> None:
-    one = budget()
-    one.enter_announced("trace", is_again=False)
-    clock.now += 0.5
-    one.enter_announced("run", is_again=False)
-
-    assert one.rest() == 3.0
-
-
-def test_a_stage_that_is_begun_again_has_its_time_again(clock: Clock) -> None:
-    one = budget()
-    one.enter_announced("run", is_again=False)
-    clock.now += 2.0
-    one.enter_announced("run", is_again=True)
-
-    assert one.rest() == 3.0
 
 
 def test_the_whole_job_has_its_limit_whatever_is_announced(clock: Clock) -> None:

@@ -37,19 +37,31 @@ SLURM = {
 BY_HAND = {"JAX_COORDINATOR_ADDRESS": "10.0.0.1:7000", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
 
 
-def test_a_step_of_slurm_says_who_it_is_and_where_the_first_one_is() -> None:
-    assert find_membership(SLURM) == Membership(3, 4, "node007", 61443, "Slurm")
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
+}
 
 
-def test_a_batch_script_of_slurm_is_one_program() -> None:
-    """It has SLURM_PROCID and SLURM_NTASKS, too (seen with Slurm 22.05)."""
-    batch = {name: value for name, value in SLURM.items() if not name.startswith("SLURM_STEP")}
-
-    assert find_membership(batch) is None
-
-
-def test_one_task_alone_starts_its_ranks_itself() -> None:
-    assert find_membership(SLURM | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}) is None
+@pytest.mark.parametrize(
+    ("environ", "member"),
+    [
+        (SLURM, Membership(3, 4, "node007", 61443, "Slurm")),
+        # An address is taken before the one that a launcher gives.
+        (SLURM | {"JAX_COORDINATOR_ADDRESS": "login:9000"}, Membership(3, 4, "login", 9000, "Slurm")),
+        # A batch script is one program. It has SLURM_PROCID and SLURM_NTASKS, too (seen with Slurm 22.05).
+        ({name: value for name, value in SLURM.items() if not name.startswith("SLURM_STEP")}, None),
+        # One task alone starts its ranks itself.
+        (SLURM | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, None),
+        (OPEN_MPI, Membership(1, 2, "10.96.0.1", 61440 + 1531576320 // 4096 % 4096, "Open MPI")),
+        (BY_HAND, Membership(1, 2, "10.0.0.1", 7000, "JAX_NUM_PROCESSES")),
+    ],
+)
+def test_a_program_knows_who_started_it_and_where_the_first_one_is(
+    environ: dict[str, str], member: Membership | None
+) -> None:
+    assert find_membership(environ) == member
 
 
 @pytest.mark.parametrize(
@@ -58,27 +70,6 @@ def test_one_task_alone_starts_its_ranks_itself() -> None:
 )
 def test_the_first_host_of_a_list_of_slurm(nodes: str, first: str) -> None:
     assert first_host(nodes) == first
-
-
-def test_open_mpi_says_where_mpirun_is() -> None:
-    environ = {
-        "OMPI_COMM_WORLD_RANK": "1",
-        "OMPI_COMM_WORLD_SIZE": "2",
-        "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
-    }
-
-    assert find_membership(environ) == Membership(1, 2, "10.96.0.1", 61440 + 1531576320 // 4096 % 4096, "Open MPI")
-
-
-def test_processes_that_were_started_by_hand() -> None:
-    assert find_membership(BY_HAND) == Membership(1, 2, "10.0.0.1", 7000, "JAX_NUM_PROCESSES")
-
-
-def test_an_address_is_taken_before_the_one_that_a_launcher_gives() -> None:
-    found = find_membership(SLURM | {"JAX_COORDINATOR_ADDRESS": "login:9000"})
-
-    assert found is not None
-    assert (found.host, found.port) == ("login", 9000)
 
 
 @pytest.mark.parametrize(

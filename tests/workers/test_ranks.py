@@ -18,7 +18,8 @@ from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
 from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
-from benchax.workers import executor_for
+from benchax.workers import ranks
+from benchax.workers.executors import executor_for
 from benchax.workers.rank import STOP, RankAnswer, RankJob, StartLine, make_file, measure_rank
 from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
 
@@ -35,8 +36,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
         case = make_case(getattr(ranks_by_hand, name), (spec,), mesh=mesh)
         resolved = resolve(given)
         row = executor_for(resolved).run(case, resolved, run_id="r", progress=lambda stage, share: None)
-        left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before and p.is_running()]
-        assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+        spare = {pool._keeper.process.pid for pool in ranks._spare if pool._keeper is not None}
+        assert len(spare) <= 2  # the next case has the pools of one that went well
+        left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before | spare]
+        assert [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
         return row
 
     return run
@@ -113,30 +116,23 @@ def told(rank: int, kind: Any, step: str, at: float, message: str = "it") -> Ran
     return RankEnd(rank, Failure(kind, step, message), step, at)
 
 
-def test_a_death_is_blamed_before_the_complaint_that_came_earlier() -> None:
-    found = blame([told(0, "error", "samples", 1.0, "Gloo: connection closed"), told(1, "crashed", "samples", 1.1)], 2)
-
-    assert found.message == "rank 1 of 2 ranks: it"
-
-
-def test_an_error_before_anything_is_exchanged_is_blamed_before_the_deaths_that_follow_it() -> None:
-    """JAX aborts the others when the first process, which connects them, has ended."""
-    found = blame([told(1, "crashed", "lower", 1.1), told(0, "error", "trace", 1.0, "no such thing")], 2)
-
-    assert found.message == "rank 0 of 2 ranks: no such thing"
-
-
-def test_of_two_deaths_the_first_is_blamed() -> None:
-    """JAX ends the other processes when the first one, which connects them, is gone."""
-    found = blame([told(1, "crashed", "samples", 1.1), told(0, "crashed", "samples", 1.0)], 2)
-
-    assert found.message == "rank 0 of 2 ranks: it"
-
-
-def test_of_stuck_ranks_those_furthest_behind_are_blamed() -> None:
-    stuck = [told(0, "timeout", "first run", 1.0), told(1, "timeout", "trace", 1.1), told(2, "timeout", "trace", 1.2)]
-
-    assert blame(stuck, 3).message == "rank 1 and rank 2 of 3 ranks: it"
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        # A death counts before the complaint that came earlier.
+        ([told(0, "error", "samples", 1.0), told(1, "crashed", "samples", 1.1)], "rank 1 of 2 ranks: it"),
+        # JAX aborts the others when the first process, which connects them, has ended.
+        ([told(1, "crashed", "lower", 1.1), told(0, "error", "trace", 1.0, "no")], "rank 0 of 2 ranks: no"),
+        ([told(1, "crashed", "samples", 1.1), told(0, "crashed", "samples", 1.0)], "rank 0 of 2 ranks: it"),
+        # Of stuck ranks those that are furthest behind.
+        (
+            [told(0, "timeout", "compile", 1.0), told(1, "timeout", "trace", 1.1), told(2, "timeout", "trace", 1.2)],
+            "rank 1 and rank 2 of 3 ranks: it",
+        ),
+    ],
+)
+def test_the_rank_that_the_others_fail_because_of_is_blamed(ends: list[RankEnd], message: str) -> None:
+    assert blame(ends, len(ends)).message == message
 
 
 def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:
@@ -212,7 +208,7 @@ def test_a_row_has_the_devices_of_the_ranks_and_the_commit_of_who_launched_them(
 
 
 def test_who_does_not_come_to_the_start_is_named(tmp_path: Path) -> None:
-    line = StartLine(make_file(tmp_path, 3), 0, 3, patience_s=0.01)
+    line = StartLine(make_file(str(tmp_path), 3), 0, 3, patience_s=0.01)
 
     with pytest.raises(NotMeasured) as error:
         line.start()
@@ -221,21 +217,11 @@ def test_who_does_not_come_to_the_start_is_named(tmp_path: Path) -> None:
 
 
 def test_the_first_decides_that_there_are_no_more_starts(tmp_path: Path) -> None:
-    line = StartLine(make_file(tmp_path, 1), 0, 1, patience_s=1.0)
+    line = StartLine(make_file(str(tmp_path), 1), 0, 1, patience_s=1.0)
 
     assert line.start() is not None
     assert line.start(is_last=True) is None
     assert STOP < 0
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "two", ""])
-def test_so_many_processes_cannot_be(given: str) -> None:
-    with pytest.raises(UsageError) as error:
-        resolve(command_line={"nprocs": given})
-
-    assert str(error.value) == (
-        f"option 'nprocs' in the command line cannot be {given!r}\nexpected a whole number from 1 up"
-    )
 
 
 def test_a_timer_of_one_process_is_refused() -> None:

@@ -21,7 +21,7 @@ def free_address() -> str:
         return f"127.0.0.1:{found.getsockname()[1]}"
 
 
-def run(clocks: list[str]) -> list[tuple[RemoteStartLine, list[Any]]]:
+def run(clocks: list[int]) -> list[tuple[RemoteStartLine, list[Any]]]:
     """What each process saw: its line, and its starts, of which the last was none."""
     address = free_address()
 
@@ -38,7 +38,7 @@ def run(clocks: list[str]) -> list[tuple[RemoteStartLine, list[Any]]]:
 
 @pytest.mark.slow
 def test_all_begin_after_the_time_that_the_first_one_named_and_hear_of_the_end() -> None:
-    found = run(["one"] * 3)
+    found = run([1] * 3)
 
     assert [begun[-1] for _, begun in found] == [None] * 3
     starts = list(zip(*(begun[:-1] for _, begun in found), strict=True))
@@ -47,7 +47,7 @@ def test_all_begin_after_the_time_that_the_first_one_named_and_hear_of_the_end()
 
 
 def test_processes_of_one_clock_have_nothing_to_measure() -> None:
-    (_, _), (line, begun) = run(["one", "one"])
+    (_, _), (line, begun) = run([1, 1])
 
     assert line.error_s == 0.0
     assert line.to_common(begun[:-1]) == tuple(begun[:-1])
@@ -56,7 +56,7 @@ def test_processes_of_one_clock_have_nothing_to_measure() -> None:
 @pytest.mark.slow
 def test_the_offset_of_another_clock_is_within_what_is_told() -> None:
     """Both are the clock of this host, and called by two names: the truth is 0."""
-    (_, _), (line, _) = run(["one", "other"])
+    (_, _), (line, _) = run([1, 2])
 
     assert line.error_s > 0.0
     assert len(line.readings) == 2

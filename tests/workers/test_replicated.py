@@ -24,8 +24,8 @@ from benchax.model import Measurement
 from benchax.options import resolve
 from benchax.store.database import open_store
 from benchax.watching.compiles import watch_compiles
-from benchax.workers import executor_for, executors
-from benchax.workers.executors import Inline, Isolated, Replicated, SampleRequest, sample_case
+from benchax.workers import executors
+from benchax.workers.executors import Inline, Isolated, Replicated, SampleRequest, executor_for, sample_case
 from benchax.workers.pool import Pool
 
 OPTIONS = resolve(
@@ -81,17 +81,11 @@ def test_each_process_has_samples_and_nothing_says_that_others_are_missing(row: 
     assert summary is not None
     assert summary.processes == 3
     assert summary.low_s is not None
-
-
-def test_the_rest_of_the_row_is_that_of_the_first_process(row: Measurement) -> None:
+    # The rest is that of the first process.
     assert row.stages.cache == "off"
     assert row.stages.compile_s is not None
     assert row.numerics is not None
     assert row.options == replace(OPTIONS, processes=3)
-
-
-def test_rows_of_several_processes_are_read_as_they_were_written(row: Measurement) -> None:
-    assert codec.decode(codec.encode(row)) == row
 
 
 def test_workers_stay_and_are_distinct(pool: Pool, row: Measurement) -> None:

@@ -22,9 +22,8 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.prepare import prepare
 from benchax.model import Failure
-from benchax.workers.call_limits import limit_stages
 from benchax.workers.pool import shared_pool
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say, limit_stages, task
 
 TIMEOUT_S = 300.0
 BEFORE_TRACING = ("start", "inputs")

@@ -63,10 +63,9 @@ from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.results.experiment import Errors
 from benchax.watching.watch import watch
 from benchax.workers import pickling
-from benchax.workers.call_limits import limits_of
 from benchax.workers.executors import Isolated
 from benchax.workers.pool import Pool, shared_pool, spawned_pool
-from benchax.workers.task import A, R, Say, Task, task
+from benchax.workers.task import A, R, Say, Task, limits_of, task
 
 BASELINE = "baseline"
 

@@ -35,9 +35,8 @@ from benchax.model import (
 from benchax.program.cost import INLINE_FLOPS
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.units import count, number, seconds
-from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say, limits_of, task
 
 # ---- remarks ---------------------------------------------------------------------------------------------------------
 #

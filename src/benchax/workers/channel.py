@@ -12,7 +12,6 @@ while `select` reports no data.) A sender that stops in the middle of a frame bl
 from __future__ import annotations
 
 import array
-import contextlib
 import itertools
 import json
 import math
@@ -23,6 +22,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -46,7 +46,7 @@ _MAX_FRAME_BYTES = 64 * 2**20
 _CHECKED_BYTES = 64 * 2**20
 _MOST_FDS = 8
 LONGEST_POLL_S = 1e6
-"""A poll longer than 2**31 - 1 ms, which are 24.8 days, cannot be asked for: it is repeated."""
+"""A poll longer than 2**31 - 1 ms, which are 24.8 days, cannot be asked for. No limit is longer than this."""
 
 
 class Closed(Exception):
@@ -108,15 +108,11 @@ class Channel:
         total = sum(view.nbytes for view in views)
         is_beside = total > IN_FRAME_BYTES
         text = json.dumps({"message": document, "sizes": [view.nbytes for view in views], "is_beside": is_beside})
-        body = [text.encode("ascii")] if is_beside else [text.encode("ascii"), *views]
-        beside = _memory_file(views, total) if is_beside else None
-        try:
-            every = [*fds] if beside is None else [*fds, beside]
-            header = _HEADER.pack(_MAGIC, len(every), len(body[0]), total if not is_beside else 0)
-            self._push(header + b"".join(body), every, None if timeout_s is None else monotonic() + timeout_s)
-        finally:
-            if beside is not None:
-                os.close(beside)
+        with _memory_file(views, total) if is_beside else nullcontext() as beside:
+            every = [*fds, beside.fileno()] if beside else fds
+            header = _HEADER.pack(_MAGIC, len(every), len(text), 0 if beside else total)
+            frame = b"".join([header, text.encode("ascii"), *(() if beside else views)])
+            self._push(frame, every, None if timeout_s is None else monotonic() + timeout_s)
 
     def _push(self, frame: bytes, fds: Sequence[int], until: float | None) -> None:
         rest = memoryview(frame)
@@ -125,7 +121,8 @@ class Channel:
             try:
                 sent = self.sock.sendmsg([rest], ancillary)
             except BlockingIOError:
-                _wait_writable(self.sock, until)
+                if not _poll([self.fileno()], select.POLLOUT, None if until is None else until - monotonic()):
+                    raise TooLate from None
                 continue
             except OSError as error:  # broken pipe, reset, or closed by the user's own code
                 raise Closed from error
@@ -172,7 +169,7 @@ class Channel:
         """Returns the next message; None if none comes within `timeout_s`. Raises the errors of `take` and `pop`."""
         until = None if timeout_s is None else monotonic() + timeout_s
         while (message := self.pop()) is None:
-            if not wait_readable([self], None if until is None else until - monotonic()) and until is not None:
+            if not wait_readable([self], None if until is None else until - monotonic()):
                 return None
             self.take()
         return message
@@ -195,27 +192,16 @@ def wait_readable(sources: Iterable[Any], timeout_s: float | None) -> list[Any]:
     numbers.
     """
     by_fd = {source if isinstance(source, int) else source.fileno(): source for source in sources}
+    return [by_fd[fd] for fd in _poll(by_fd, select.POLLIN, timeout_s)]
+
+
+def _poll(fds: Iterable[int], event: int, timeout_s: float | None) -> list[int]:
+    """Returns those for which `event` has come; empty after `timeout_s`."""
     poll = select.poll()
-    for fd in by_fd:
-        poll.register(fd, select.POLLIN)
-    return [by_fd[fd] for fd, _ in _poll(poll, None if timeout_s is None else monotonic() + timeout_s)]
-
-
-def _wait_writable(sock: socket.socket, until: float | None) -> None:
-    poll = select.poll()
-    poll.register(sock, select.POLLOUT)
-    if not _poll(poll, until):
-        raise TooLate
-
-
-def _poll(poll: select.poll, until: float | None) -> list[tuple[int, int]]:
-    """Returns the ready descriptors; empty at the time `until`."""
-    while True:
-        rest_s = math.inf if until is None else max(0.0, until - monotonic())
-        # Milliseconds, rounded up by Python: a deadline is never met too early. The kernel takes them as an int32.
-        ready = poll.poll(1000 * min(rest_s, LONGEST_POLL_S))
-        if ready or rest_s <= LONGEST_POLL_S:
-            return ready
+    for fd in fds:
+        poll.register(fd, event)
+    # Milliseconds, rounded up by Python: a deadline is never met too early.
+    return [fd for fd, _ in poll.poll(None if timeout_s is None else 1000 * min(max(0.0, timeout_s), LONGEST_POLL_S))]
 
 
 def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
@@ -223,18 +209,21 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
     sizes = envelope["sizes"]
     if not envelope["is_beside"]:
         return Message(envelope["message"], _split(memoryview(bytearray(body[text_length:])), sizes), tuple(fds))
-    beside = fds.pop()
     try:
-        if os.fstat(beside).st_size != sum(sizes):
-            raise Garbled
-        afford(sum(sizes))
-        content = [_read(beside, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
+        with os.fdopen(fds.pop(), "rb") as beside:
+            if os.fstat(beside.fileno()).st_size != sum(sizes):
+                raise Garbled
+            afford(sum(sizes))
+            # A copy into memory of this process: shared pages would behave differently when they are timed, and could
+            # be cut short by the other side.
+            sections = [np.empty(size, np.uint8).data for size in sizes]
+            beside.seek(0)  # the position is that of whoever wrote it
+            for section in sections:
+                beside.readinto(section)
     except BaseException:
         _close(fds)
         raise
-    finally:
-        os.close(beside)
-    return Message(envelope["message"], tuple(content), tuple(fds))
+    return Message(envelope["message"], tuple(sections), tuple(fds))
 
 
 def _split(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
@@ -242,36 +231,18 @@ def _split(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
     return tuple(content[a:b] for a, b in itertools.pairwise(ends))
 
 
-def _read(fd: int, offset: int, length: int) -> memoryview:
-    # A copy into memory of this process: shared pages would behave differently when they are timed, and could be cut
-    # short by the other side.
-    content = np.empty(length, np.uint8).data
-    done = 0
-    while done < length:
-        done += os.preadv(fd, [content[done:]], offset + done)
-    return content
-
-
-def _memory_file(views: Sequence[memoryview], total: int) -> int:
+def _memory_file(views: Sequence[memoryview], total: int) -> Any:
+    """A file that only its descriptor leads to, with the `views` in it."""
     afford(total)
-    fd = _new_memory_file()
+    has_memfd = hasattr(os, "memfd_create")
+    file = os.fdopen(os.memfd_create("benchax"), "wb") if has_memfd else tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115
     try:
-        for view in views:
-            done = 0
-            while done < view.nbytes:
-                done += os.write(fd, view[done:])
+        file.writelines(views)
+        file.flush()
     except BaseException:
-        os.close(fd)
+        file.close()
         raise
-    return fd
-
-
-def _new_memory_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("benchax", os.MFD_CLOEXEC)
-    fd, path = tempfile.mkstemp(prefix="benchax-")
-    os.unlink(path)  # noqa: PTH108 - the descriptor is all that is needed
-    return fd
+    return file
 
 
 def afford(nbytes: int) -> None:
@@ -286,7 +257,7 @@ def afford(nbytes: int) -> None:
 
 def _close(fds: Iterable[int]) -> None:
     for fd in fds:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.close(fd)
 
 

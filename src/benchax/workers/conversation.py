@@ -31,10 +31,9 @@ from benchax.model import Failure
 from benchax.source_files import is_library, is_machinery
 from benchax.units import plural, seconds, size
 from benchax.workers import process_tree
-from benchax.workers.call_limits import UNLIMITED, CallLimits
 from benchax.workers.channel import Bytes, Channel, Closed, Garbled, Message, TooLate, pair, unpack, wait_readable
-from benchax.workers.task import Task
-from benchax.workers.worker import ZYGOTE_BOOT
+from benchax.workers.task import UNLIMITED, CallLimits, Task
+from benchax.workers.worker import ZYGOTE_BOOT, import_paths
 
 SEND_S = 60.0
 """For a worker to take a job, which is at most 64 KiB and a descriptor: more only if it is stuck."""
@@ -89,29 +88,28 @@ class Budget:
 
     def enter(self, stage: str) -> None:
         self.stage = stage
-        self.limit = self.limits.stage_s(stage)
-        self.until = None if self.limit is None else perf_counter() + self.limit
+        named = (
+            (stage, perf_counter(), self.limits.stage_s(stage)),
+            ("the job as a whole", self.begun, self.limits.total_s),
+        )
+        self.ends = [(name, begun + limit, limit) for name, begun, limit in named if limit is not None]
+        """The stage and the job, with the time of their end and their limit; without those that have no limit."""
 
     def enter_announced(self, stage: str, is_again: bool) -> None:
         if stage != self.stage or is_again:
             self.enter(stage)
 
     def rest(self) -> float | None:
-        ends = [self.until, None if self.limits.total_s is None else self.begun + self.limits.total_s]
-        known = [end for end in ends if end is not None]
-        return min(known) - perf_counter() if known else None
+        return min(end for _, end, _ in self.ends) - perf_counter() if self.ends else None
 
     def failure(self) -> Failure | None:
         """Returns the failure to report if a limit was passed."""
         now = perf_counter()
-        if self.until is not None and self.limit is not None and now >= self.until:
-            what, limit = self.stage, self.limit
-        elif self.limits.total_s is not None and now >= self.begun + self.limits.total_s:
-            what, limit = "the job as a whole", self.limits.total_s
-        else:
-            return None
-        text = f"{what} took longer than {seconds(limit)}; the process was killed"
-        return Failure("timeout", self.stage, text, "Allow more time, or give it less to do.")
+        for name, end, limit in self.ends:
+            if now >= end:
+                text = f"{name} took longer than {seconds(limit)}; the process was killed"
+                return Failure("timeout", self.stage, text, "Allow more time, or give it less to do.")
+        return None
 
 
 class Conversation:
@@ -184,34 +182,30 @@ class Conversation:
                 message = self.worker.channel.pop()
                 if message is None:
                     return None
-                said = self._read_announcement(message)
-                if said is None and self._is_answer(message.document):
-                    return self._read_answer(message)
+                found = self._read(message)
             except (Garbled, FormatError, ValueError, LookupError, TypeError):
                 text = f"the function wrote to the connection of its process in {self.budget.stage}"
                 return self._give_up("crashed", text)
             except MemoryError as error:
                 return self._give_up("out_of_memory", str(error), _SMALLER)
-            if said is not None:  # outside of `try`: what a listener raises is not the worker's doing
-                self.on_message(said)
+            if isinstance(found, Conclusion):
+                return found
+            if found is not None:  # outside of `try`: what a listener raises is not the worker's doing
+                self.on_message(found)
 
-    def _is_answer(self, document: dict[str, Any]) -> bool:
-        is_ours = document["job"] == self.number
-        self.has_begun |= is_ours
-        return is_ours and "begun" not in document
-
-    def _read_announcement(self, message: Message) -> dict[str, Any] | None:
-        """An announcement, already counted; None for anything else, such as words of a process that an earlier job
-        forked."""
+    def _read(self, message: Message) -> Conclusion | dict[str, Any] | None:
+        """The answer, or an announcement, already counted; None for anything else, such as words of a process that an
+        earlier job forked."""
         document = message.document
-        if document["job"] != self.number or "say" not in document:
+        if document["job"] != self.number:
             return None
-        said = document["say"]
-        self.budget.enter_announced(said["stage"], bool(said.get("again")))
-        return said
-
-    def _read_answer(self, message: Message) -> Conclusion:
-        document = message.document
+        self.has_begun = True
+        if "begun" in document:
+            return None
+        if "say" in document:
+            said = document["say"]
+            self.budget.enter_announced(said["stage"], bool(said.get("again")))
+            return said
         if "stale" in document:
             return Conclusion(None, document["stale"], is_stale=True)
         if "failure" in document:
@@ -240,9 +234,9 @@ class Conversation:
             return "crashed", f"the process that keeps the workers was killed in {stage}", ""
         if status is None:
             return "crashed", f"the function closed the connection of its process in {stage}; it was killed", ""
-        if status == -signal.SIGKILL and _has_risen(self.oom_kills, process_tree.oom_kills()):
+        if status == -signal.SIGKILL and process_tree.oom_kills() > self.oom_kills:
             return "out_of_memory", f"the kernel ran out of memory in {stage}, and killed the process", _SMALLER
-        if self.job.limits.memory_bytes is not None and _is_about_memory(words):
+        if self.job.limits.memory_bytes is not None and _OUT_OF_MEMORY.search(words):
             limit = size(self.job.limits.memory_bytes)
             return "out_of_memory", f"the process ended in {stage}, beyond its {limit} of memory", _SMALLER
         if status < 0:
@@ -288,12 +282,7 @@ def _place(stack: list[str]) -> str:
 _SMALLER = "Measure a smaller case, or allow more memory."
 
 
-def _has_risen(before: int | None, after: int | None) -> bool:
-    return before is not None and after is not None and after > before
-
-
-def _is_about_memory(words: str) -> bool:
-    return any(sign in words for sign in ("bad_alloc", "out of memory", "Out of memory", "Cannot allocate memory"))
+_OUT_OF_MEMORY = re.compile("bad_alloc|[Oo]ut of memory|Cannot allocate memory")
 
 
 def frames(text: str) -> list[str]:
@@ -447,9 +436,11 @@ class Keeper:
         self.errors = tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115 - lives as long as the process
         ours, theirs = pair()
         self.channel = Channel(ours)
+        # Flags of this interpreter that change what code does.
+        flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, *_flags(), "-c", ZYGOTE_BOOT, json.dumps(_paths()), start, json.dumps(preload)],
+                [sys.executable, *flags, "-c", ZYGOTE_BOOT, json.dumps(import_paths()), start, json.dumps(preload)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self.errors,
@@ -474,7 +465,7 @@ class Keeper:
             # its end.
             with theirs, os.fdopen(writing, "wb"):
                 self.channel.send({"start": number}, fds=[theirs.fileno(), writing], timeout_s=START_S)
-            reply = self._reply(lambda reply: reply.get("started") == number, START_S)
+            reply = self._reply("started", number, START_S)
         except BaseException as error:
             channel.close()
             output.close()
@@ -507,7 +498,7 @@ class Keeper:
     def _kill(self, pid: int) -> None:
         try:
             self.channel.send({"kill": pid}, timeout_s=END_S)
-            self._reply(lambda reply: reply.get("killed") == pid, END_S)
+            self._reply("killed", pid, END_S)
         except (Closed, Garbled, TimeoutError, OSError):  # the zygote itself is in trouble: nothing of it shall stay
             self.stop()
 
@@ -525,21 +516,24 @@ class Keeper:
 
     def await_end(self, worker: Worker, timeout_s: float) -> None:
         """Waits until the status of `worker` is known, or for `timeout_s`."""
-        until = perf_counter() + timeout_s
         try:
-            while worker.status is None and (rest := until - perf_counter()) > 0:
-                if (message := self.channel.receive(rest)) is not None:
-                    self._note(message.document)
+            self._wait(lambda: worker.status is not None, timeout_s)
+        except TimeoutError:
+            pass  # whoever asked sees that there is no status
         except (Closed, Garbled):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout_s)
 
-    def _reply(self, fits: Callable[[dict[str, Any]], bool], timeout_s: float) -> dict[str, Any]:
+    def _reply(self, word: str, value: int, timeout_s: float) -> dict[str, Any]:
+        """The reply with this word; the others answer requests that were given up."""
+        self._wait(lambda: any(reply.get(word) == value for reply in self.replies), timeout_s)
+        found = next(reply for reply in self.replies if reply.get(word) == value)
+        self.replies.clear()
+        return found
+
+    def _wait(self, is_over: Callable[[], bool], timeout_s: float) -> None:
         until = perf_counter() + timeout_s
-        while True:
-            if (found := next((reply for reply in self.replies if fits(reply)), None)) is not None:
-                self.replies.clear()  # the others answer requests that were given up
-                return found
+        while not is_over():
             message = self.channel.receive(max(0.0, until - perf_counter()))
             if message is None:
                 raise TimeoutError
@@ -569,28 +563,19 @@ class Keeper:
     def close(self) -> None:
         self.stop()
         # Where the zygote was killed by others, its workers end by themselves, but not what they had started.
+        self._let_go()
+
+    def abandon(self) -> None:
+        """In a fork of this program, to which none of this belongs: lets go of it without ending it."""
+        self.process.returncode = 0  # it is no child of this process, which Popen would find out with a warning
+        self._let_go()
+
+    def _let_go(self) -> None:
         for worker in self.workers.values():
             worker.close()
         self.workers.clear()
         self.channel.close()
         self.errors.close()
-
-    def abandon(self) -> None:
-        """In a fork of this program, to which none of this belongs: lets go of it without ending it."""
-        self.process.returncode = 0  # it is no child of this process, which Popen would find out with a warning
-        for worker in self.workers.values():
-            worker.close()
-        self.channel.close()
-        self.errors.close()
-
-
-def _paths() -> list[str]:
-    return [path for path in sys.path if isinstance(path, str)]
-
-
-def _flags() -> list[str]:
-    """Flags of this interpreter that change what code does."""
-    return ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
 
 
 def signal_name(status: int) -> str:

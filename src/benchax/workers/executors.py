@@ -10,7 +10,7 @@ wider than requested, the same timers sample it in one more process: a fork of a
 case. It reads the timers' programs, which the first process has kept.
 
 A fork inherits the addresses of its parent process. So each job begins by moving all later memory (Curtsinger & Berger,
-Stabilizer, ASPLOS 2013, do so all the time).
+Stabilizer, ASPLOS 2013, do so all the time). `executor_for(options)` chooses where a case runs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from benchax.measuring.record import Progress, Record, keep_news, row_fields
 from benchax.measuring.sampling import is_known_well, share_time
 from benchax.measuring.stages import release_programs
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
-from benchax.workers.call_limits import CallLimits, limits_of
 from benchax.workers.pickling import Sealed, seal
-from benchax.workers.task import Say, task
+from benchax.workers.task import CallLimits, Say, limits_of, task
 
 if TYPE_CHECKING:
     from benchax.workers.pool import Pool
@@ -175,16 +174,12 @@ class Replicated:
             except OSError as error:
                 problem = problem or f"no further process could be started: {error}"
                 break
-            failure = answer if isinstance(answer, Failure) else answer.failure
-            if isinstance(answer, Failure) or failure is not None:
-                problem = problem or (f"{failure.kind} in {failure.stage}: {failure.message}" if failure else "")
-                continue
-            taken += 1
-            m = replace(m, samples=(*m.samples, *(replace(s, process=process) for s in answer.samples)))
-        m = remarks.renew(replace(m, options=replace(m.options, processes=taken)))
-        if problem:
-            return _alone(m, problem)
-        return replace(m, not_measured=tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES))
+            if failure := answer if isinstance(answer, Failure) else answer.failure:
+                problem = problem or f"{failure.kind} in {failure.stage}: {failure.message}"
+            elif isinstance(answer, Measurement):
+                taken += 1
+                m = replace(m, samples=(*m.samples, *(replace(s, process=process) for s in answer.samples)))
+        return _alone(remarks.renew(replace(m, options=replace(m.options, processes=taken))), problem)
 
     def _sample(
         self, process: int, request: SampleRequest, limits: CallLimits, progress: Progress
@@ -250,6 +245,29 @@ def _move_memory() -> list[Any]:
 
 
 def _alone(m: Measurement, why: str) -> Measurement:
-    """`m`, which says why it has no further processes, or fewer than it needs."""
-    absent = tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES)
-    return replace(m, not_measured=(*absent, Absent(OTHER_PROCESSES, why)))
+    """`m`, which says why it has no further processes, or fewer than it needs; nothing if it has all (empty)."""
+    absent = [a for a in m.not_measured if a.what != OTHER_PROCESSES]
+    absent += [Absent(OTHER_PROCESSES, why)] if why else []
+    return replace(m, not_measured=tuple(absent))
+
+
+def executor_for(options: Options, first_pool: Pool | None = None, pool: Pool | None = None) -> Executor:
+    """A limit that only a process can keep to implies one, as pools do.
+
+    Args:
+        first_pool: of the worker that measures a case in full; default: the pool of this program.
+        pool: of further workers; default: the pool of this program.
+
+    Raises:
+        UsageError: a timer that cannot time several processes together.
+    """
+    if options.nprocs is not None:
+        from benchax.workers.ranks import Launched  # noqa: PLC0415  # with all that starts processes
+
+        if options.timer not in ("auto", "wall"):
+            raise UsageError(f"the timer {options.timer!r} is given with nprocs={options.nprocs}", "wall, or auto")
+        return Launched()
+    is_limited = options.timeout_s is not None or options.memory_limit_bytes is not None
+    is_apart = options.isolate or options.cold_process or is_limited or first_pool is not None
+    first: Executor = Isolated(options.cold_process, first_pool) if is_apart else Inline()
+    return first if options.processes == 1 else Replicated(first, pool)

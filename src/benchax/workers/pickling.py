@@ -20,6 +20,7 @@ jax 0.6.2, 0.8.0, 0.10.2 and 0.12.0.1). Without the registry, such classes are n
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import pickle
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from enum import EnumMeta
 from functools import reduce
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -61,12 +62,20 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
     Args:
         beside: receives big buffers, which `loads` then needs in the same order.
     """
+
+    def callback(content: pickle.PickleBuffer) -> bool:
+        """True: it stays in the pickle."""
+        is_small = content.raw().nbytes < BESIDE_BYTES
+        if beside is not None and not is_small:
+            beside(content)
+        return is_small
+
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
         with io.BytesIO() as buffer:
-            pickler = _Pickler(buffer, protocol=5, buffer_callback=beside and _only_big(beside))
+            pickler = _Pickler(buffer, protocol=5, buffer_callback=callback if beside else None)
             pickler.dump(value)
             pickler.dump_registrations()
             return buffer.getvalue()
@@ -76,7 +85,7 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def loads(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any:
+def loads(content: bytes | memoryview, beside: Iterable[bytes | memoryview] = ()) -> Any:
     unpickler = pickle.Unpickler(io.BytesIO(content), buffers=beside)
     value = unpickler.load()
     register_classes(unpickler.load())
@@ -118,23 +127,6 @@ def seal(value: Any, name: str) -> Sealed:
     return Sealed(bytes(content), tuple(map(bytes, beside)))
 
 
-def unseal(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any:
-    """The value."""
-    return loads(content, [memoryview(each) for each in beside])
-
-
-def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.PickleBuffer], bool]:
-    """Makes a callback, whose True means: this buffer stays in the pickle."""
-
-    def take(buffer: pickle.PickleBuffer) -> bool:
-        if buffer.raw().nbytes < BESIDE_BYTES:
-            return True
-        beside(buffer)
-        return False
-
-    return take
-
-
 class _Pickler(cloudpickle.Pickler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -149,7 +141,7 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, jax.Array):
             return _array(obj)
         if isinstance(obj, Sealed):
-            return unseal, (pickle.PickleBuffer(obj.content), [pickle.PickleBuffer(each) for each in obj.beside])
+            return loads, (pickle.PickleBuffer(obj.content), [pickle.PickleBuffer(each) for each in obj.beside])
         if isinstance(obj, type):
             return self._class(obj)
         if isinstance(obj, CodeType):
@@ -158,10 +150,9 @@ class _Pickler(cloudpickle.Pickler):
             return _code_of_file, (made, given, obj.co_filename)
         if not isinstance(obj, _Jitted):
             return super().reducer_override(obj)
-        module = sys.modules.get(getattr(obj, "__module__", None) or "")
-        name = getattr(obj, "__qualname__", "")
-        if module is not None and _is_found(module, name, obj):
-            return _by_name, (module.__name__, name)
+        module, name = getattr(obj, "__module__", None) or "", getattr(obj, "__qualname__", "")
+        if module != "__main__" and not module.startswith(MODULE_PREFIX) and _is_found(module, name, obj):
+            return _by_name, (module, name)
         return _rebuild, (type(obj), obj.__getstate__(), vars(obj))
 
     def _class(self, cls: type) -> Any:
@@ -181,11 +172,7 @@ def _array(array: Any) -> Any:
         return _key, (np.asarray(jax.random.key_data(array)), str(jax.random.key_impl(array)))
     if array.weak_type:  # scalars that were Python numbers; JAX's own way keeps that they were
         return array.__reduce__()
-    return _place, (np.asarray(array),)
-
-
-def _place(array: np.ndarray) -> Any:
-    return jnp.asarray(array)
+    return jnp.asarray, (np.asarray(array),)
 
 
 def _key(data: np.ndarray, implementation: str) -> Any:
@@ -196,17 +183,16 @@ def _code_of_file(made: Callable[..., CodeType], given: tuple[Any, ...], file: s
     return made(*given).replace(co_filename=file)
 
 
-def _is_found(module: ModuleType, name: str, obj: Any) -> bool:
-    if module.__name__ == "__main__" or module.__name__.startswith(MODULE_PREFIX):
-        return False
+def _is_found(module: str, name: str, obj: Any) -> bool:
+    """Is it what its module has under its name? Not if it was made inside a function."""
     try:
-        return reduce(getattr, name.split("."), module) is obj
-    except AttributeError:
+        return reduce(getattr, name.split("."), sys.modules[module]) is obj
+    except (KeyError, AttributeError):
         return False
 
 
 def _by_name(module: str, name: str) -> Any:
-    return reduce(getattr, name.split("."), __import__(module, fromlist=["_"]))
+    return reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 def _rebuild(kind: Any, state: Any, attributes: dict[str, Any]) -> Any:
@@ -218,20 +204,15 @@ def _rebuild(kind: Any, state: Any, attributes: dict[str, Any]) -> Any:
 
 def file_of_class(cls: type) -> str | None:
     """The file that another process has to import for this class; None if the class may travel by value."""
-    module = sys.modules.get(cls.__module__)
-    if module is None or not cls.__module__.startswith(MODULE_PREFIX) or not (is_node(cls) or _has_own_making(cls)):
-        return None
-    try:
-        is_found = reduce(getattr, cls.__qualname__.split("."), module) is cls
-    except AttributeError:  # made inside a function
-        return None
-    return module.__file__ if is_found else None
+    is_of_file = cls.__module__.startswith(MODULE_PREFIX) and _is_found(cls.__module__, cls.__qualname__, cls)
+    return sys.modules[cls.__module__].__file__ if is_of_file and (is_node(cls) or _has_own_making(cls)) else None
 
 
 def class_of_file(file: str, module: str, name: str) -> type:
     """At the other end, where the file is imported under the same name: its classes find their way back, too."""
-    there: Any = sys.modules.get(module) or import_file(_find_file(Path(file)), module)
-    return reduce(getattr, name.split("."), there)
+    if module not in sys.modules:
+        import_file(_find_file(Path(file)), module)
+    return _by_name(module, name)
 
 
 def _find_file(file: Path) -> Path:

@@ -25,7 +25,6 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 from benchax.workers import pickling
-from benchax.workers.call_limits import UNLIMITED, CallLimits
 from benchax.workers.channel import Closed, Garbled
 from benchax.workers.conversation import (
     CannotStart,
@@ -38,7 +37,7 @@ from benchax.workers.conversation import (
     Worker,
     ignore,
 )
-from benchax.workers.task import A, R, Task
+from benchax.workers.task import UNLIMITED, A, CallLimits, R, Task
 from benchax.workers.worker import WARM_UP_S, capture_state, check_environ, check_jax_config, start_flags, warm_up
 
 # A worker may end while it waits, or find that code has changed: the next one gets the job.
@@ -268,8 +267,8 @@ _shared: dict[bool, Pool] = {}
 _sharing = threading.Lock()
 
 
-def _close_shared() -> None:
-    for pool in list(_shared.values()):
+def _close_all() -> None:
+    for pool in list(_pools):
         pool.close()
     _shared.clear()
 
@@ -282,6 +281,6 @@ def _abandon_all() -> None:
         pool._abandon()
 
 
-atexit.register(_close_shared)
+atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)

@@ -75,10 +75,10 @@ def running_threads() -> set[int]:
     return found - {threading.get_native_id()}
 
 
-def oom_kills() -> int | None:
-    """How often the kernel has ended a process for want of memory since the machine started; None: not told."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+def oom_kills() -> int:
+    """How often the kernel has ended a process for want of memory since the machine started; always 0 if not told."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

@@ -23,9 +23,8 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
 from benchax.profiling.program_recorder import ProgramRequest, Recorded, Recorder
-from benchax.workers.call_limits import limit_stages
 from benchax.workers.pool import Pool
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say, limit_stages, task
 
 WARMUP_S = 0.2
 LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000

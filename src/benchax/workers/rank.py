@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns, sleep
 from typing import Any
+from uuid import UUID
 
 import jax
 import numpy as np
@@ -61,10 +62,10 @@ class RankJob:
     address: str
     """The address of the first rank, if JAX connects them."""
     patience_s: float
-    line_file: str = ""
-    """Of the start line of one host."""
-    line_at: str = ""
-    """Address of the start line of several hosts."""
+    line: str
+    """The start line: its file on this host, or its address on the first of several hosts."""
+    is_remote: bool = False
+    """Are there several hosts?"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     record.devices = devices_of(subject)
     pieces = _pieces(subject.returned)
     record.enter("warm-up")
-    line = _open_line(job)
+    kind = RemoteStartLine if job.is_remote else StartLine
+    line = kind(job.line, job.rank, job.count, job.patience_s)
     for _ in range(WARMUP_CALLS):
         line.start()
         jax.block_until_ready(subject.call())
@@ -125,12 +127,6 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     )
 
 
-def _open_line(job: RankJob) -> StartLine | RemoteStartLine:
-    if job.line_at:
-        return RemoteStartLine(job.line_at, job.rank, job.count, job.patience_s)
-    return StartLine(Path(job.line_file), job.rank, job.count, job.patience_s)
-
-
 def _join(job: RankJob) -> None:
     """Raises `UsageError` if there is no device for this rank."""
     # Ranks that are started here listen here only, and share its devices whatever launcher has started this program.
@@ -141,8 +137,8 @@ def _join(job: RankJob) -> None:
             num_processes=job.count,
             process_id=job.rank,
             initialization_timeout=JOIN_S,
-            coordinator_bind_address=f"{host if job.line_file else '[::]'}:{port}",
-            cluster_detection_method="deactivate" if job.line_file else None,
+            coordinator_bind_address=f"{'[::]' if job.is_remote else host}:{port}",
+            cluster_detection_method=None if job.is_remote else "deactivate",
         )
         found = jax.local_device_count()
     except RuntimeError as error:
@@ -245,19 +241,19 @@ STOP = -1
 NS = 1e9
 
 
-def clock_id() -> str:
-    """The same in all processes whose monotonic clocks are one: of this boot of this host."""
+def clock_id() -> int:
+    """The same in all processes whose monotonic clocks are one: of this boot of this host. 0 is not known."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return UUID(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()).int >> 65
     except OSError:
-        return ""
+        return 0
 
 
-def make_file(folder: Path, count: int) -> Path:
+def make_file(folder: str, count: int) -> str:
     """A start line for that many processes."""
-    path = folder / "start-line"
+    path = Path(folder, "start-line")
     path.write_bytes(bytes(8 * LINE * (count + 1)))
-    return path
+    return str(path)
 
 
 def start_at(begin_ns: int) -> int:
@@ -270,10 +266,9 @@ def start_at(begin_ns: int) -> int:
 class StartLine:
     """One process's place at it."""
 
-    def __init__(self, path: Path, rank: int, count: int, patience_s: float) -> None:
-        with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), 0)
-        self._numbers = memoryview(self._memory).cast("q")
+    def __init__(self, file: str, rank: int, count: int, patience_s: float) -> None:
+        with Path(file).open("r+b") as opened:
+            self._numbers = memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
         self.rank, self.count, self.patience_s = rank, count, patience_s
         self._started = 0
 
@@ -298,15 +293,14 @@ class StartLine:
         begin = numbers[head + 1]
         return None if begin == STOP else start_at(begin)
 
+    error_s = 0.0
+    """The clock is one."""
+
     def align(self) -> None:
-        """There is nothing to do: the clock is one."""
+        """There is nothing to do."""
 
     def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
         return tuple(times_ns)
-
-    @property
-    def error_s(self) -> float:
-        return 0.0
 
     def close(self) -> None:
         """The file goes with its folder."""
@@ -339,7 +333,6 @@ REMOTE_LEAD_NS = 500_000
 """The time from the arrival of all processes to the start, in addition to the time of the messages."""
 PINGS = 200
 _NUMBERS = struct.Struct("<qq")
-_HELLO = struct.Struct("<q64s")
 RETRY_S = 0.05
 
 
@@ -363,7 +356,7 @@ class RemoteStartLine:
         NotMeasured: the others are not there within `patience_s`.
     """
 
-    def __init__(self, address: str, rank: int, count: int, patience_s: float, clock: str | None = None) -> None:
+    def __init__(self, address: str, rank: int, count: int, patience_s: float, clock: int | None = None) -> None:
         host, _, port = address.rpartition(":")
         self.rank, self.count, self.patience_s = rank, count, patience_s
         self._clock = clock_id() if clock is None else clock
@@ -445,14 +438,13 @@ class RemoteStartLine:
             while len(found) < self.count - 1:
                 try:
                     peer = _Peer(server.accept()[0])
-                    rank, clock = _HELLO.unpack(peer.read(_HELLO.size, self.patience_s, "a rank did not say its name"))
+                    rank, peer.clock = peer.receive(self.patience_s, "a rank did not say its name")
                 except TimeoutError:
                     missing = [f"rank {r}" for r in range(1, self.count) if r not in found]
                     raise NotMeasured(
                         f"{', '.join(missing)} did not come to the start within {seconds(self.patience_s)}"
                     ) from None
-                peer.clock = clock.rstrip(b"\0").decode()
-                peer.write(_HELLO.pack(0, self._clock.encode()))
+                peer.send(0, self._clock)
                 found[rank] = peer
         return dict(sorted(found.items()))
 
@@ -461,9 +453,8 @@ class RemoteStartLine:
             peer = _Peer(connect(host, port, self.patience_s))
         except OSError as error:
             raise NotMeasured(f"rank 0 cannot be reached at {host}:{port}: {error}") from error
-        peer.write(_HELLO.pack(self.rank, self._clock.encode()))
-        clock = _HELLO.unpack(peer.read(_HELLO.size, self.patience_s, "rank 0 did not say its name"))[1]
-        peer.clock = clock.rstrip(b"\0").decode()
+        peer.send(self.rank, self._clock)
+        peer.clock = peer.receive(self.patience_s, "rank 0 did not say its name")[1]
         return peer
 
 
@@ -486,25 +477,20 @@ class _Peer:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
         self._connection = connection
-        self.clock = ""
+        self.clock = 0
+        self.close = connection.close
 
-    def send(self, number: int, time_ns: int) -> None:
-        self.write(_NUMBERS.pack(number, time_ns))
-
-    def receive(self, patience_s: float, otherwise: str) -> tuple[int, int]:
-        return _NUMBERS.unpack(self.read(_NUMBERS.size, patience_s, otherwise))
-
-    def write(self, content: bytes) -> None:
+    def send(self, number: int, other: int) -> None:
         # A few bytes, which the kernel takes at once; who is gone is noticed by reading.
         with contextlib.suppress(OSError):
-            self._connection.send(content)
+            self._connection.send(_NUMBERS.pack(number, other))
 
-    def read(self, size: int, patience_s: float, otherwise: str) -> bytes:
-        """Raises `NotMeasured`, with `otherwise`, if fewer bytes come."""
+    def receive(self, patience_s: float, otherwise: str) -> tuple[int, int]:
+        """Raises `NotMeasured`, with `otherwise`, if nothing comes."""
         content, begun = b"", perf_counter_ns()
-        while len(content) < size:
+        while len(content) < _NUMBERS.size:
             try:
-                part = self._connection.recv(size - len(content))
+                part = self._connection.recv(_NUMBERS.size - len(content))
             except BlockingIOError:
                 waited = perf_counter_ns() - begun
                 if waited > patience_s * NS:
@@ -517,7 +503,4 @@ class _Peer:
             if not part:
                 raise NotMeasured(f"{otherwise}: it has ended")
             content += part
-        return content
-
-    def close(self) -> None:
-        self._connection.close()
+        return _NUMBERS.unpack(content)

@@ -28,7 +28,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -52,11 +51,11 @@ from benchax.model import (
 )
 from benchax.units import percent, plural, seconds
 from benchax.workers import pickling
-from benchax.workers.call_limits import START_S, CallLimits
 from benchax.workers.channel import Channel, Closed, Garbled, TooLate
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
 from benchax.workers.rank import NS, STEPS, RankAnswer, RankJob, connect, make_file, measure_rank, usual
+from benchax.workers.task import START_S, CallLimits
 
 PATIENCE_S = 120.0
 """A rank that does not reach its next step in this time counts as stuck, if there is no --timeout."""
@@ -111,14 +110,14 @@ def run_ranks(case: Case, options: Options, listen: Listener) -> list[RankEnd]:
     job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
     match crew:
         case Leader():
-            return crew.lead(name, lambda rank, jax, line: job(rank=rank, address=jax, line_at=line), on_step)
+            return crew.lead(name, partial(job, is_remote=True), on_step)
         case Follower():
-            crew.follow(name, lambda rank, jax, line: job(rank=rank, address=jax, line_at=line))
+            crew.follow(name, partial(job, is_remote=True))
             return []
         case None:
             with tempfile.TemporaryDirectory(prefix="benchax-ranks-") as folder:
-                line, at = str(make_file(Path(folder), count)), f"127.0.0.1:{free_port('127.0.0.1')}"
-                jobs = [job(rank=rank, address=at, line_file=line) for rank in range(count)]
+                line, at = make_file(folder, count), f"127.0.0.1:{free_port('127.0.0.1')}"
+                jobs = [job(rank=rank, address=at, line=line) for rank in range(count)]
                 return RankLaunch(jobs, count, name, on_step).collect()
 
 
@@ -249,6 +248,11 @@ class RankEnd:
     at: float
 
 
+RANK = "benchax.workers.rank"
+_spare: list[Pool] = []
+"""Pools whose ranks have ended well: importing JAX takes each a second."""
+
+
 class RankLaunch:
     """The ranks while they run: a thread for each that is here, which listens to it.
 
@@ -267,7 +271,7 @@ class RankLaunch:
             memory_bytes=options.memory_limit_bytes,
         )
         # A pool does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet.
-        self.pools = [Pool(warm=False, reuse=False, preload=("benchax.workers.rank",)) for _ in jobs]
+        self.pools = [_spare.pop() if _spare else Pool(warm=False, reuse=False, preload=(RANK,)) for _ in jobs]
         self.steps = dict.fromkeys(range(count), "start")
         self.found: queue.Queue[RankEnd] = queue.Queue()
         self.threads = [
@@ -275,7 +279,8 @@ class RankLaunch:
         ]
 
     def collect(self) -> list[RankEnd]:
-        """Returns the result of each rank. No rank that ran here is left, whatever happens."""
+        """Returns the result of each rank. No rank that ran here is left, whatever happens; if all went well, the next
+        case has their pools."""
         ended: list[RankEnd] = []
         try:
             for thread in self.threads:
@@ -288,6 +293,9 @@ class RankLaunch:
                     break
                 if until is None and isinstance(ended[-1].answer, Failure):
                     until = monotonic() + self.grace_s
+            if until is None:
+                _spare.extend(self.pools)
+                self.pools = []
             return ended
         finally:
             self.close()
@@ -528,34 +536,41 @@ def gather(member: Membership) -> dict[int, Link]:
         ) from error
     with server:
         while len(found) < member.count - 1:
-            server.settimeout(max(0.01, until - monotonic()))
-            link = None
-            try:
-                link = Link(server.accept()[0])
-                hello = link.receive()
-            except (TimeoutError, LostContact):
-                if link is not None:
-                    link.close()
-                if monotonic() < until:
-                    continue
-                missing = [f"rank {rank}" for rank in range(1, member.count) if rank not in found]
-                reason = f"{', '.join(missing)} of {plural(member.count, 'rank')} did not come within {seconds(JOIN_S)}"
-                _refuse(found, reason)
-                raise UsageError(
-                    f"{reason} to {member.host}:{member.port}", "the same command in each process, and a network"
-                ) from None
-            if set(hello) != set(own):
+            link, hello = _accept(server, until)
+            if link is None:
+                missing = ", ".join(f"rank {rank}" for rank in range(1, member.count) if rank not in found)
+                problem = f"{missing} of {plural(member.count, 'rank')} did not come within {seconds(JOIN_S)}"
+                refusal = UsageError(
+                    f"{problem} to {member.host}:{member.port}", "the same command in each process, and a network"
+                )
+            elif set(hello) != set(own):
                 link.close()  # no program of ours
                 continue
-            link.rank, link.host = hello["rank"], hello["host"]
-            problem = _find_problem(own, hello, found)
-            found[link.rank] = link
+            else:
+                link.rank, link.host = hello["rank"], hello["host"]
+                problem = _find_problem(own, hello, found)
+                refusal = UsageError(problem, "the same environment for each rank, and a rank for each")
+                found[link.rank] = link
             if problem:
-                _refuse(found, problem)
-                raise UsageError(problem, "the same environment for each rank, and a rank for each")
+                for link in found.values():
+                    link.send(refused=problem)
+                raise refusal
     for link in found.values():
         link.send(welcome=own["host"])
     return dict(sorted(found.items()))
+
+
+def _accept(server: socket.socket, until: float) -> tuple[Link | None, dict[str, Any]]:
+    """The next program, and what it says first; None if no program comes until then."""
+    while (rest_s := until - monotonic()) > 0:
+        server.settimeout(rest_s)
+        with contextlib.suppress(TimeoutError):
+            link = Link(server.accept()[0])
+            try:
+                return link, link.receive()
+            except LostContact:
+                link.close()
+    return None, {}
 
 
 def _find_problem(own: dict[str, Any], hello: dict[str, Any], found: dict[int, Link]) -> str:
@@ -566,11 +581,6 @@ def _find_problem(own: dict[str, Any], hello: dict[str, Any], found: dict[int, L
     there = ", ".join(f"{name} {hello['versions'].get(name)}" for name in odd)
     here = ", ".join(f"{name} {own['versions'][name]}" for name in odd)
     return f"rank {rank} on {hello['host']} has {there}, and rank 0 has {here}" if odd else ""
-
-
-def _refuse(found: dict[int, Link], reason: str) -> None:
-    for link in found.values():
-        link.send(refused=reason)
 
 
 def join(member: Membership) -> Link:
@@ -627,8 +637,8 @@ def free_port(host: str = "") -> int:
 GRACE_OF_HOSTS_S = 4.0
 """As GRACE_S, over the network: longer than it takes to miss the beats of a host."""
 SILENT_S = 3 * BEAT_S
-JobMaker = Callable[[int, str, str], RankJob]
-"""Makes the job of a rank, from its number, the address where JAX connects them, and the address of the start line."""
+JobMaker = Callable[..., RankJob]
+"""Makes the job of a `rank`, from the `address` where JAX connects them, and that of the start `line`."""
 
 
 class Leader:
@@ -647,7 +657,9 @@ class Leader:
     def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
         """Returns the result of each rank of this case; no rank runs on afterwards."""
         jax_at, line_at = (f"{self.member.host}:{free_port()}" for _ in range(2))
-        launch = RankLaunch([make_job(0, jax_at, line_at)], self.member.count, name, on_step, GRACE_OF_HOSTS_S)
+        launch = RankLaunch(
+            [make_job(rank=0, address=jax_at, line=line_at)], self.member.count, name, on_step, GRACE_OF_HOSTS_S
+        )
         with self._lock:
             self._number += 1
             self._launch = launch
@@ -722,7 +734,7 @@ class Follower:
             self.link.send(number=number, failure=encode_value(Failure("error", "start", problem.problem), Failure))
             raise problem
         launch = RankLaunch(
-            [make_job(rank, order["jax"], order["line"])],
+            [make_job(rank=rank, address=order["jax"], line=order["line"])],
             1,
             name,
             lambda rank, message: self.link.send(number=number, said={"stage": message["stage"]}),

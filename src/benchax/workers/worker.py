@@ -355,7 +355,6 @@ class Zygote:
         self.control = control
         self.can_fork = can_fork
         self.workers: set[int] = set()
-        self.spawned: dict[int, subprocess.Popen[bytes]] = {}
         process_tree.adopt_orphans()
         self.wake = self._wake_on_end_of_child()
         self.parent = _handle_of(os.getppid())
@@ -424,7 +423,7 @@ class Zygote:
             pass_fds=fds,
             stdin=subprocess.DEVNULL,
         )
-        self.spawned[child.pid] = child
+        child.returncode = 0  # `reap` waits for it, and Popen must not
         return "spawn", child.pid
 
     def ask(self, pid: int) -> None:
@@ -457,8 +456,6 @@ class Zygote:
                 return
             if pid == 0:
                 return
-            if (child := self.spawned.pop(pid, None)) is not None:
-                child.returncode = os.waitstatus_to_exitcode(status)  # it must not wait for what is gone
             if pid in self.workers:
                 self.workers.discard(pid)
                 with contextlib.suppress(Closed):
@@ -496,7 +493,7 @@ ZYGOTE_BOOT = (
 # own. Otherwise another thread, or a compilation at the same time, would see values for the workers.
 
 
-_PLAIN = (bool, int, float, str, type(None))
+PLAIN = (bool, int, float, str, type(None))
 
 
 def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -532,7 +529,7 @@ def check_jax_config(jax_config: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"jax_config has {name!r}, which is no setting of JAX", one_of(here, str(name)))
         if type(here[name]) is bool and type(value) is not bool:
             raise UsageError(f"jax_config has {name}={value!r}", "True or False")
-        if not isinstance(value, _PLAIN):
+        if not isinstance(value, PLAIN):
             raise UsageError(f"jax_config has {name}={value!r}", "text, a number, True, False or None")
     return dict(jax_config)
 
@@ -551,11 +548,15 @@ def capture_state(
         folder = ""
     return {
         "environ": {**os.environ, **environ},
-        "paths": [path for path in sys.path if isinstance(path, str)],
+        "paths": import_paths(),
         "folder": folder,
         "arguments": list(sys.argv),
         "settings": {**settings, **jax_config},
     }
+
+
+def import_paths() -> list[str]:
+    return [path for path in sys.path if isinstance(path, str)]
 
 
 def restore_state(state: Mapping[str, Any]) -> None:
