@@ -24,6 +24,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -75,13 +76,25 @@ class _OnRay:
         self.calls = RayCalls(ray)
 
     def _find_places(self, needed: Any, limits: CallLimits) -> list[Place]:
-        """Keeps what the start needs. Raises `UsageError` if the places lack something that measuring needs."""
+        """Keeps what the start needs. Raises `UsageError` if there is no place."""
         self.here = capture(self.folder, with_jax=False)
         self.needed = seal(needed, "what the nodes need")
         self.limit_s = limits.stage_s("start") or START_S
         places = list_places(self.ray)
-        check_places(self.ray, places)
+        if not places:
+            raise UsageError("the Ray cluster has no node with a CPU", "at least one node to measure on")
+        self.sent = folders_to_send(self.folder), _settings_to_send(), str(self.folder.resolve())
         return places
+
+    def _make_actor(self, where: Any, cpus: float, gpus: float) -> Any:
+        """Starts an actor with this part of a node.
+
+        Args:
+            where: the place, from `only` or `in_bundle`.
+            gpus: must be given: without any, Ray hides the available GPUs.
+        """
+        actor = self.ray.remote(make_actor_class())
+        return actor.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=where, max_restarts=0).remote()
 
     def _call(self, actors: Mapping[Any, Any], job: NodeCall) -> None:
         """Has all these actors make the call."""
@@ -91,7 +104,7 @@ class _OnRay:
             self.calls.end(next(iter(actors)), "call", ([], diagnose(error, "start")))
             return
         for who, actor in actors.items():
-            self.calls.begin(who, "call", lambda actor=actor: actor.make_call.remote(sealed))
+            self.calls.begin(who, "call", lambda actor=actor: actor.ask.remote("make_call", sealed))
 
     def _result(self, ended: EndedCall) -> tuple[Any, str]:
         """(what it returned, why the actor is gone). A call that failed there has its failure for an outcome."""
@@ -100,7 +113,7 @@ class _OnRay:
         except self.ray.exceptions.RayTaskError as error:
             # Of the agent itself, not of what it called: this job, and no other, cannot be made there.
             failure = diagnose(error, "start")
-            return failure if ended.what == "examine" else ([], failure), ""
+            return ([], failure) if ended.what == "call" else failure, ""
         except Exception as error:  # the future's own errors have no common type
             return None, first_sentence(error)
 
@@ -125,7 +138,7 @@ class RayAgents(_OnRay):
         self.agents: dict[str, AgentHandle] = {}
         self.attempts: dict[str, int] = {}
         """Agents that there were on each of Ray's nodes."""
-        self.problems: list[str] = []
+        self.problems: list[UsageError] = []
         self._looked = monotonic()
 
     # ---- the contract
@@ -161,10 +174,10 @@ class RayAgents(_OnRay):
     def _start_agent(self, place: dict[str, Any]) -> None:
         self.attempts[place["NodeID"]] = number = self.attempts.get(place["NodeID"], 0) + 1
         resources = place["Resources"]
-        actor = start_agent(self.ray, self.folder, only(place), resources["CPU"], resources.get("GPU", 0))
+        actor = self._make_actor(only(place), resources["CPU"], resources.get("GPU", 0))
         agent = AgentHandle(f"{place['NodeID'][:12]}-{number}", place, actor)
         self.agents[agent.id] = agent
-        self.calls.begin(agent.id, "examine", lambda: actor.examine.remote(self.needed, self.limit_s))
+        self.calls.begin(agent.id, "probe", lambda: actor.probe.remote())
 
     def _await_first(self) -> list[Node]:
         """Those that are ready when most are: the others join later."""
@@ -177,7 +190,7 @@ class RayAgents(_OnRay):
                         nodes.append(event.node)
                         until = min(until, monotonic() + LATE_S)
             if self.problems:
-                raise cannot_load("; ".join(self.problems))
+                raise self.problems[0]
         if not nodes:
             listed = ", ".join(name_place(agent.place) for agent in self.agents.values()) or "they were lost"
             raise UsageError(
@@ -207,8 +220,12 @@ class RayAgents(_OnRay):
             found = self._lose(agent, why_gone)
             self._start_missing()  # it may have been the agent alone that was killed
             return found
-        if ended.what == "examine":
-            return self._take_examination(agent, value)
+        if ended.what != "call":
+            try:
+                return self._take_examination(agent, ended.what, value)
+            except UsageError as error:  # at the start, it ends the run; later, there is just no such node
+                self.problems.append(error)
+                return self._lose(agent, error.problem)
         messages, outcome = value
         assert agent.node is not None
         assert agent.ticket is not None
@@ -222,10 +239,15 @@ class RayAgents(_OnRay):
         stop_agent(self.ray, agent.actor)
         return [NodeLost(agent.node, why)] if agent.node is not None else []
 
-    def _take_examination(self, agent: AgentHandle, found: Examination | Failure) -> list[AgentEvent]:
+    def _take_examination(self, agent: AgentHandle, what: str, found: Any) -> list[AgentEvent]:
+        """Raises `UsageError` if the node cannot measure."""
+        name = f"node {name_place(agent.place)}"
         if isinstance(found, Failure):
-            self.problems.append(f"node {name_place(agent.place)} cannot measure this: {found.message}")
-            self._lose(agent, found.message)
+            raise cannot_load(f"{name} cannot measure this: {found.message}")
+        if what == "probe":
+            check_packages(name, found)
+            examine = partial(agent.actor.start.remote, self.sent, "examine", self.needed, self.limit_s)
+            self.calls.begin(agent.id, "examine", examine)
             return []
         environment = at_commit_of(self.here, found.environment)
         address = agent.place["NodeManagerAddress"]
@@ -345,17 +367,20 @@ class RayGang(_OnRay):
         self._number += 1
         self._set_aside()
         self.actors = [
-            start_agent(self.ray, self.folder, in_bundle(self.group, seat.bundle), seat.cpus, seat.gpus)
-            for seat in self.seats
+            self._make_actor(in_bundle(self.group, seat.bundle), seat.cpus, seat.gpus) for seat in self.seats
         ]
-        answers: list[Environment | Failure] = self._ask("load", [(self.needed, self.limit_s)] * len(self.seats))
+        everybody = len(self.actors)
+        for rank, versions in enumerate(self._ask("probe", [()] * everybody)):
+            check_packages(f"the node of rank {rank}", versions)
+        load = (self.sent, "load", self.needed, self.limit_s)
+        answers: list[Environment | Failure] = self._ask("start", [load] * everybody)
         for rank, each in enumerate(answers):
             if isinstance(each, Failure):
                 raise cannot_load(f"rank {rank} cannot measure this: {each.message}")
         found = [each for each in answers if isinstance(each, Environment)]
         if len(self.actors) > 1:
-            (address,) = self._ask("find_address", [()])
-            self._ask("join", [(address, self.count, rank) for rank in range(self.count)])
+            (address,) = self._ask("ask", [("find_address",)])
+            self._ask("ask", [("join", address, self.count, rank) for rank in range(self.count)])
         environment = at_commit_of(self.here, found[0])
         where = f"{plural(self.count, 'rank')} on {plural(len(self.sizes), 'node')}"
         node = Node(f"gang-{self._number}", environment, where)
@@ -513,56 +538,57 @@ Versions = Mapping[str, str | None]
 """By package, and of "python"; None is not installed."""
 
 
-def make_probe() -> Callable[[], dict[str, str | None]]:
-    """A function that a node can run without having anything: it is made in here, and so travels by value."""
+def make_actor_class() -> type:
+    """An actor that a node can run without having anything: it is made in here, and so travels by value."""
     packages = NEEDED
 
-    def probe() -> dict[str, str | None]:
-        import importlib.metadata  # over there
-        import platform
+    class Agent:
+        def probe(self) -> dict[str, str | None]:
+            import importlib.metadata  # over there
+            import platform
 
-        found: dict[str, str | None] = {"python": platform.python_version()}
-        for package in packages:
-            try:
-                found[package] = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                found[package] = None
-        return found
+            found: dict[str, str | None] = {"python": platform.python_version()}
+            for package in packages:
+                try:
+                    found[package] = importlib.metadata.version(package)
+                except importlib.metadata.PackageNotFoundError:
+                    found[package] = None
+            return found
 
-    return probe
+        def start(self, sent: tuple[Any, ...], method: str, *given: Any) -> Any:
+            """Makes it a `NodeAgent`, and asks that one."""
+            from benchax.clusters.ray_agents import NodeAgent
+
+            self.agent = NodeAgent(*sent)
+            return self.ask(method, *given)
+
+        def ask(self, method: str, *given: Any) -> Any:
+            return getattr(self.agent, method)(*given)
+
+    return Agent
 
 
-def check_nodes(found: Mapping[str, Versions | str], here: Versions | None = None) -> None:
+def check_packages(node: str, versions: Versions, here: Versions | None = None) -> None:
     """Another JAX on a node is no error: its rows say so, and are compared with none of another one.
 
     Args:
-        found: by node what its probe said, or why that did not come back.
         here: versions of this process, for tests.
 
     Raises:
-        UsageError: packages that a node lacks, another benchax, or another Python, whose functions cannot travel.
+        UsageError: packages that the node lacks, another benchax, or another Python, whose functions cannot travel.
     """
     here = here or {"python": platform.python_version(), "benchax": installed("benchax")}
-    problems = [f"node {node} {problem}" for node, versions in found.items() if (problem := _problem(versions, here))]
-    if problems:
-        listed = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+    odd = [f"no {package}" for package in NEEDED if versions.get(package) is None]
+    if not odd and _minor(versions["python"]) != _minor(here["python"]):
+        odd = [f"Python {versions['python']}, not {here['python']}"]
+    if not odd and versions["benchax"] != here["benchax"]:
+        odd = [f"benchax {versions['benchax']}, not {here['benchax']}"]
+    if odd:
         raise UsageError(
-            f"{plural(len(problems), 'reason')} not to begin: {listed}",
+            f"{node} has {', '.join(odd)}",
             f"on each node {', '.join(NEEDED)}, the same Python (two numbers) and the same benchax as here",
             "install benchax on the nodes from where this one came, for instance in their image",
         )
-
-
-def _problem(versions: Versions | str, here: Versions) -> str:
-    if isinstance(versions, str):
-        return f"did not answer: {versions}"
-    missing = [package for package in NEEDED if versions.get(package) is None]
-    if missing:
-        return f"has no {', '.join(missing)}"
-    if _minor(versions["python"]) != _minor(here["python"]):
-        return f"has Python {versions['python']}, not {here['python']}"
-    same = versions["benchax"] == here["benchax"]
-    return "" if same else f"has benchax {versions['benchax']}, not {here['benchax']}"
 
 
 def _minor(version: str | None) -> list[str]:
@@ -596,37 +622,6 @@ def in_bundle(group: Any, bundle: int) -> Any:
 
 def _strategies() -> Any:
     return require("ray.util.scheduling_strategies", doing="measuring on a cluster")
-
-
-def check_places(ray: Any, places: Sequence[Place]) -> None:
-    """Raises `UsageError` if there is no place, or a place lacks something that measuring needs."""
-    if not places:
-        raise UsageError("the Ray cluster has no node with a CPU", "at least one node to measure on")
-    probe = ray.remote(num_cpus=0, max_retries=0)(make_probe())
-    asked = [(place, probe.options(scheduling_strategy=only(place)).remote()) for place in places]
-    ray.wait([ref for _, ref in asked], num_returns=len(asked), timeout=START_S)
-    found: dict[str, dict[str, str | None] | str] = {}
-    for place, ref in asked:
-        try:
-            found[name_place(place)] = ray.get(ref, timeout=0.1)
-        except ray.exceptions.RayError as error:
-            found[name_place(place)] = first_sentence(error)
-    check_nodes(found)
-
-
-def start_agent(ray: Any, folder: Path, where: Any, cpus: float, gpus: float) -> Any:
-    """Starts an actor with this part of a node.
-
-    Args:
-        folder: the folder of the user's files.
-        where: the place, from `only` or `in_bundle`.
-        gpus: must be given: without any, Ray hides the available GPUs.
-    """
-    return (
-        ray.remote(NodeAgent)
-        .options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=where, max_restarts=0)
-        .remote(folders_to_send(folder), _settings_to_send(), str(folder.resolve()))
-    )
 
 
 def stop_agent(ray: Any, actor: Any) -> None:
