@@ -149,17 +149,11 @@ def test_what_does_not_depend_on_its_inputs_has_outputs_and_no_time():
     assert "does not depend on its inputs" in result.why_not_measured(0)
 
 
-@pytest.mark.parametrize(("fill", "expected"), [(None, math.nan), (7, 7)])
-def test_rows_without_outputs_are_filled(fill, expected):
-    result = compiled_grid([double, jnp.sum], repeats=1, fill=fill)(X)
+@pytest.mark.parametrize(("fill", "x", "expected"), [(None, X, math.nan), (7, X, 7), (None, jnp.arange(64), 0)])
+def test_rows_without_outputs_are_filled_and_integers_which_have_no_nan_with_zeros(fill, x, expected):
+    result = compiled_grid([double, jnp.sum], repeats=1, fill=fill)(x)
 
-    np.testing.assert_array_equal(result.outputs[1], np.full(64, expected))
-
-
-def test_integers_have_no_nan_and_are_filled_with_zeros():
-    result = compiled_grid([double, jnp.sum], repeats=1)(jnp.arange(4))
-
-    np.testing.assert_array_equal(result.outputs, [[0, 2, 4, 6], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(result.outputs, [x * 2, np.full(64, expected)])
 
 
 def test_outputs_are_clipped_then_freed_of_nan_and_stacked_as_columns_beside_ones():

@@ -43,29 +43,20 @@ def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[Any], list[d
     return known, list(map(put_together, answer.outputs)), told
 
 
-def test_each_stage_has_its_time_and_each_trial_its_readings() -> None:
-    document, _, _ = measured(request(lambda x: x + 1))
+def test_each_stage_has_its_time_and_each_trial_its_readings_and_all_is_told_before_the_answer() -> None:
+    """What was told is all that is left of a cell that is killed."""
+    document, _, told = measured(request(lambda x: x + 1))
 
     assert document["failure"] is None
     assert document["signature"] == "f32[4]"
     assert {k for k, v in document["stages"].items() if v} >= {"trace_s", "lower_s", "compile_s", "first_run_s"}
     assert [1 <= len(trial["elapsed_s"]) <= MOST_CALLS for trial in document["samples"]] == [True, True]
-
-
-def test_steps_are_announced_before_they_begin_each_with_a_budget_of_its_own() -> None:
-    _, _, told = measured(request(lambda x: x + 1))
-
+    # Steps are announced before they begin, each with a budget of its own.
     assert [message["stage"] for message in told] == [
         "inputs", "trace", "lower", "compile", "trace", "run", "run", "outputs", "inputs", "run", "run", "outputs",
         "outputs",
     ]  # fmt: skip
     assert all(message["again"] for message in told)
-
-
-def test_what_is_measured_is_told_before_the_answer() -> None:
-    """All that is left of a cell that is killed."""
-    document, _, told = measured(request(lambda x: x + 1))
-
     assert told[-2]["new_samples"] == document["samples"][-1:]
     assert [message["stages"]["compile_s"] for message in told if "stages" in message][-1] == (
         document["stages"]["compile_s"]

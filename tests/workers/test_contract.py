@@ -17,7 +17,7 @@ from benchax.case import Case, make_case
 from benchax.measuring.record import quiet
 from benchax.model import Measurement
 from benchax.options import DEFAULTS, resolve
-from benchax.workers.executors import Executor, Inline, Isolated, executor_for
+from benchax.workers.executors import Executor, Inline, Isolated, Replicated, executor_for
 from benchax.workers.pool import Pool
 from benchax.workers.task import stage_limit
 
@@ -138,6 +138,8 @@ def test_an_interrupt_passes_through_and_leaves_no_process(executor: Executor) -
         ({"memory_limit_bytes": 2**30}, Isolated, "function"),
         ({"cold_process": True}, Isolated, "process"),
         ({"cold_process": True, "timeout_s": 3.0}, Isolated, "process"),
+        ({"processes": 0}, Replicated, None),
+        ({"processes": 4, "timeout_s": 30.0}, Replicated, None),
     ],
 )
 def test_the_options_choose_the_executor(options: dict[str, Any], kind: type, cold: str | None) -> None:
@@ -146,6 +148,8 @@ def test_the_options_choose_the_executor(options: dict[str, Any], kind: type, co
 
     assert type(executor) is kind
     assert getattr(executor, "cold", None) == cold
+    if isinstance(executor, Replicated):
+        assert isinstance(executor.first, Isolated) == ("timeout_s" in options)
 
 
 # ---- worker processes -------------------------------------------------------------------------------------------

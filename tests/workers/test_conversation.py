@@ -10,7 +10,7 @@ import pytest
 from benchax.workers import conversation
 from benchax.workers.channel import Message
 from benchax.workers.conversation import Budget, Conversation, Job
-from benchax.workers.task import UNLIMITED, CallLimits
+from benchax.workers.task import CallLimits
 from benchax.workers.worker import warm_up
 
 
@@ -70,11 +70,9 @@ def test_the_whole_job_has_its_limit_whatever_is_announced(clock: Clock) -> None
 def test_a_worker_that_says_that_it_knows_old_code_and_ends_at_once_is_replaced() -> None:
     """Its end may be told before its last message is read: then it had looked like a process without an answer."""
     last = Message({"job": 1, "stale": "model.py"})
-    worker: Any = SimpleNamespace(
-        jobs=0, output=SimpleNamespace(begin=lambda is_shown: None), channel=SimpleNamespace(pop=lambda: last)
-    )
-    one = Conversation(Any, worker, Job(warm_up, ()))  # type: ignore[arg-type]
-    one.budget = Budget(UNLIMITED)
+    channel = SimpleNamespace(pop=lambda: last, send=lambda *_, **__: None)
+    worker: Any = SimpleNamespace(jobs=0, output=SimpleNamespace(begin=lambda is_shown: None), channel=channel)
+    one = Conversation(Any, worker, Job(warm_up, ()), (), {})  # type: ignore[arg-type]
 
     conclusion = one._conclude_death()
 

@@ -25,7 +25,7 @@ from benchax.options import resolve
 from benchax.store.database import open_store
 from benchax.watching.compiles import watch_compiles
 from benchax.workers import executors
-from benchax.workers.executors import Inline, Isolated, Replicated, SampleRequest, executor_for, sample_case
+from benchax.workers.executors import Inline, Replicated, SampleRequest, executor_for, sample_case
 from benchax.workers.pool import Pool
 
 OPTIONS = resolve(
@@ -52,16 +52,12 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def row(pool: Pool) -> Measurement:
-    return run(pool, processes=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "note_pace", lambda where: 0.05)
+        return run(pool, processes=3)
 
 
-def test_intervals_between_processes_hold_what_the_machine_scatters_by(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executors, "note_pace", lambda where: 0.05)
-
-    row = run(pool, processes=3)
-
+def test_intervals_between_processes_hold_what_the_machine_scatters_by(row: Measurement) -> None:
     summary, alone = row.summary("wall"), replace(row, noise=replace(row.noise, pace_scatter=None)).summary("wall")
     assert row.noise.pace_scatter == 0.05
     assert summary is not None
@@ -88,11 +84,18 @@ def test_each_process_has_samples_and_nothing_says_that_others_are_missing(row: 
     assert row.options == replace(OPTIONS, processes=3)
 
 
-def test_workers_stay_and_are_distinct(pool: Pool, row: Measurement) -> None:
+def test_the_row_is_known_after_each_process_and_workers_stay(pool: Pool, row: Measurement) -> None:
+    rows: list[Measurement] = []
     before = [worker.pid for worker in pool._ready]
 
-    run(pool, processes=3)
+    def listen(what: str, value: Any) -> None:
+        rows.extend([value] if what == "row" else [])
 
+    case = replace(make_case(heavy, ("f32[64,64]",)), listen=listen)
+
+    Replicated(Inline(), pool).run(case, replace(OPTIONS, processes=3), run_id="r", progress=quiet)
+
+    assert [len(each.series_of("wall")) for each in rows] == [1, 2]
     assert len(set(before)) == 2
     assert [worker.pid for worker in pool._ready] == before
 
@@ -104,19 +107,6 @@ def test_auto_adds_processes_while_the_interval_is_too_wide(pool: Pool) -> None:
     assert one.options.processes == len(one.series_of("wall")) == 2
     assert five.options.processes == len(five.series_of("wall")) == 5
     assert len(five.series_of("pipelined")) == 1
-
-
-def test_the_row_is_known_after_each_process(pool: Pool) -> None:
-    rows: list[Measurement] = []
-
-    def listen(what: str, value: Any) -> None:
-        rows.extend([value] if what == "row" else [])
-
-    case = replace(make_case(heavy, ("f32[64,64]",)), listen=listen)
-
-    Replicated(Inline(), pool).run(case, replace(OPTIONS, processes=3), run_id="r", progress=quiet)
-
-    assert [len(row.series_of("wall")) for row in rows] == [1, 2]
 
 
 def test_one_process_is_enough_for_a_program_that_earlier_runs_know(pool: Pool, tmp_path: Path) -> None:
@@ -201,13 +191,6 @@ def test_what_ends_in_failure_is_not_repeated(pool: Pool) -> None:
 
     assert m.failure is not None
     assert m.samples == ()
-
-
-def test_the_executor_follows_the_number_of_processes() -> None:
-    assert isinstance(executor_for(replace(OPTIONS, processes=0)), Replicated)
-    several = executor_for(replace(OPTIONS, processes=4, timeout_s=30.0))
-    assert isinstance(several, Replicated)
-    assert isinstance(several.first, Isolated)
 
 
 def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(tmp_path: Path) -> None:

@@ -115,31 +115,33 @@ class Budget:
 class Conversation:
     """One job on one worker. With a doubt in the conclusion, the worker has been or must be killed."""
 
-    def __init__(self, keeper: Keeper, worker: Worker, job: Job, on_message: Listener = ignore) -> None:
-        self.keeper = keeper
-        self.worker = worker
-        self.job = job
-        self.on_message = on_message
-        worker.jobs += 1
-        self.number = worker.jobs
-        self.oom_kills = process_tree.oom_kills()
-        self.early: Conclusion | None = None
-        self.has_begun = False
-        worker.output.begin(job.shows_output)
-
-    def begin(self, sections: Sequence[Bytes], state: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        worker: Worker,
+        job: Job,
+        sections: Sequence[Bytes],
+        state: dict[str, Any],
+        on_message: Listener = ignore,
+    ) -> None:
         """Sends the job, without waiting for what comes of it.
 
         Args:
             sections: the pickled argument.
             state: what is to hold in the worker (see `capture_state`).
         """
-        job = self.job
+        self.keeper, self.worker, self.job, self.on_message = keeper, worker, job, on_message
+        worker.jobs += 1
+        self.number = worker.jobs
+        self.oom_kills = process_tree.oom_kills()
+        self.early: Conclusion | None = None
+        self.has_begun = False
+        worker.output.begin(job.shows_output)
         memory = {"memory_limit_bytes": job.limits.memory_bytes}
         document = {"job": self.number, "task": job.task.name, **memory, **state}
         self.budget = Budget(job.limits)
         try:
-            self.worker.channel.send(document, sections, timeout_s=SEND_S)
+            worker.channel.send(document, sections, timeout_s=SEND_S)
         except TooLate:
             self.early = self._give_up("crashed", "the worker process did not take the job; it was killed")
         except MemoryError as error:

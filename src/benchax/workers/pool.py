@@ -164,9 +164,7 @@ class Pool:
 
     def _converse(self, worker: Worker, job: Job, sections: list[Any], on_message: Listener) -> Conclusion:
         assert self._keeper is not None
-        conversation = Conversation(self._keeper, worker, job, on_message)
-        conversation.begin(sections, self._state())
-        conclusion = conversation.finish()
+        conclusion = Conversation(self._keeper, worker, job, sections, self._state(), on_message).finish()
         if conclusion.doubt or not self.reuse:
             self._has_killed = self._has_killed or bool(conclusion.doubt)
             self._discard(worker)
@@ -201,9 +199,8 @@ class Pool:
         """All at the same time."""
         assert self._keeper is not None
         job = Job(warm_up, tuple(sorted(self._modules)), CallLimits(lambda stage: WARM_UP_S))
-        conversations = [Conversation(self._keeper, worker, job) for worker in workers]
-        for conversation in conversations:
-            conversation.begin([pickling.dumps(job.argument)], self._state())
+        content, state = [pickling.dumps(job.argument)], self._state()
+        conversations = [Conversation(self._keeper, worker, job, content, state) for worker in workers]
         conclusions = [conversation.finish() for conversation in conversations]
         if stale := next((c.doubt for c in conclusions if c.is_stale), ""):
             raise CannotStart(f"a worker process could not begin: {stale}")
