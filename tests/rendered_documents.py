@@ -50,7 +50,9 @@ def check_rendered(document: Document) -> None:
     assert missing(texts, terminal.to_text(document, WIDE)) == []
     in_any_width = list_texts(replace(document, blocks=tuple(map(without_columns, document.blocks))))
     for width in NARROW:  # texts that fold side by side are mixed there
-        assert Counter(_solid("".join(in_any_width))) - Counter(_solid(terminal.to_text(document, width))) == {}, width
+        shown = terminal.to_text(document, width)
+        assert Counter(_solid("".join(in_any_width))) - Counter(_solid(shown)) == {}, width
+        assert too_wide(shown, width) == []
     page = Reader(html.fragment(document))
     assert missing(texts, "".join(page.texts)) == []
     assert page.tags <= (DRAWN if any(isinstance(block, Chart) for block in document.blocks) else TAGS)

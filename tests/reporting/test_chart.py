@@ -94,19 +94,15 @@ def png(drawn: Any) -> bytes:
         return buffer.getvalue()
 
 
-def test_each_square_shows_its_number_with_its_unit_or_its_status() -> None:
-    drawn = figure(["f"], ["4", "8"], [[Square(2.5e-6), Square(None, "wrong_shape")]])
+def test_each_square_shows_its_number_with_its_unit_or_its_status_without_a_colour_of_the_scale() -> None:
+    """Dollars in a name are no formula, and long names are cut."""
+    drawn = figure([r"a$\frac$", "f" * 500], [r"b$\x$", "8"], [[Square(2.5e-6), Square(None, "wrong_shape")]] * 2)
 
-    assert words(drawn) == ["2.50\nµs", "wrong\nshape"]
+    assert words(drawn) == ["2.50\nµs", "wrong\nshape"] * 2
+    assert drawn.axes[0].images[0].get_array().mask.tolist() == [[False, True]] * 2
+    assert len(drawn.axes[0].patches) == 2
+    assert len(drawn.axes[0].get_yticklabels()[1].get_text()) < 40
     assert png(drawn)
-
-
-def test_what_was_not_measured_has_no_colour_of_the_scale() -> None:
-    drawn = figure(["f"], ["4", "8"], [[Square(1e-3), Square(None, "timeout")]])
-
-    image = drawn.axes[0].images[0].get_array()
-    assert image.mask.tolist() == [[False, True]]
-    assert len(drawn.axes[0].patches) == 1
 
 
 @pytest.mark.parametrize("values", [[None, None], [1e-6, 1e-6], [0.0, 1e-6], [1e-9, 1e4]])
@@ -139,17 +135,4 @@ def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
     assert words(drawn) == []
     assert len(drawn.axes[0].patches) == 0
     assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == ["timeout"]
-    assert png(drawn)
-
-
-def test_dollars_in_a_name_are_no_formula() -> None:
-    drawn = figure([r"a$\frac$"], [r"b$\x$"], [[Square(1.0)]])
-
-    assert png(drawn)
-
-
-def test_long_names_are_shortened() -> None:
-    drawn = figure(["f" * 500], ["d" * 500], [[Square(1.0)]])
-
-    assert len(drawn.axes[0].get_yticklabels()[0].get_text()) < 40
     assert png(drawn)

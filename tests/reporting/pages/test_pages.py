@@ -156,29 +156,18 @@ def test_very_many_cases_are_all_named_and_some_detailed(monkeypatch: pytest.Mon
     assert any("Details of 100 of 1000 cases" in text for block in overview.blocks for text in texts_of(block))
 
 
-def test_one_specification_draws_bars_with_matplotlib_too(tmp_path: Path) -> None:
-    from benchax.reporting import figures
-
-    drawn = figures.draw(Chart(Axis(), Axis(), (Bars((0.0, 1.0), (0.0, 1.0), (1.0, 3.0), "x"),), "t"))
-
-    drawn.savefig(tmp_path / "figure.png")
-    assert len(drawn.axes[0].patches) >= 2
-
-
-def test_a_heat_map_is_data_with_a_word_for_what_is_not_there() -> None:
+def test_charts_are_data_with_null_for_what_is_no_number_and_words_for_what_is_missing() -> None:
     cells = Cells(((1e-6, None),), (("", "timeout"),), (("", "warning"),))
-    (chart,) = data_of(render_page("t", [Document((Chart(Axis(), Axis(), (cells,)),))]))
+    points = Points((0, 1, 2), (None, float("inf"), float("nan")), ((0.0, float("inf")), None, None))
+    (chart,) = data_of(render_page("t", [Document((Chart(Axis(), Axis(), (cells, points)),))]))
 
     assert chart["marks"] == [
-        {"type": "Cells", "values": [[1e-6, None]], "words": [["", "timeout"]], "styles": [["", "warning"]]}
-    ]
-
-
-def test_infinite_and_missing_numbers_are_null_and_never_nan() -> None:
-    points = Points((0, 1, 2), (None, float("inf"), float("nan")), ((0.0, float("inf")), None, None))
-    (chart,) = data_of(render_page("t", [Document((Chart(Axis(), Axis(), (points,)),))]))
-
-    assert chart["marks"][0]["values"] == [None, None, None]
+        {"type": "Cells", "values": [[1e-6, None]], "words": [["", "timeout"]], "styles": [["", "warning"]]},
+        {
+            "type": "Points", "places": {"from": 0, "step": 1, "n": 3}, "values": [None] * 3,
+            "lows": [0, None, None], "highs": [None] * 3,
+        },
+    ]  # fmt: skip
 
 
 # ---- files ------------------------------------------------------------------------------------------------------
