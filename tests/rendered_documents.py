@@ -49,10 +49,11 @@ def check_rendered(document: Document) -> None:
     assert texts
     assert missing(texts, terminal.to_text(document, WIDE)) == []
     in_any_width = list_texts(replace(document, blocks=tuple(map(without_columns, document.blocks))))
+    programs = {line for block in document.blocks if isinstance(block, Code) for line in block.text.splitlines()}
     for width in NARROW:  # texts that fold side by side are mixed there
         shown = terminal.to_text(document, width)
         assert Counter(_solid("".join(in_any_width))) - Counter(_solid(shown)) == {}, width
-        assert too_wide(shown, width) == []
+        assert [line for line in too_wide(shown, width) if line not in programs] == []
     page = Reader(html.fragment(document))
     assert missing(texts, "".join(page.texts)) == []
     assert page.tags <= (DRAWN if any(isinstance(block, Chart) for block in document.blocks) else TAGS)

@@ -12,7 +12,6 @@ from comparisons_by_hand import compared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurement_strategies import RICH, values_of
-from rendered_documents import too_wide
 from rich.cells import cell_len
 
 from benchax.comparing.ranking import Comparisons, Rank
@@ -21,7 +20,6 @@ from benchax.model import Block, CaseId, Comparison, Failure, Numerics, Remark, 
 from benchax.reporting import (
     comparisons,  # what plot needs
     display,  # noqa: F401  # what print needs
-    terminal,
 )
 from benchax.reporting.chart import Shade
 from benchax.reporting.comparisons import (
@@ -30,7 +28,6 @@ from benchax.reporting.comparisons import (
     case_grid,
     change_name,
     chart,
-    document,
     figure,
     function_grid,
     ticks,
@@ -191,16 +188,6 @@ def test_wrong_and_failed_lines_are_red() -> None:
 
     assert [function_grid(found).rows[-1][0].style for found in (wrong, failed)] == ["bad", "bad"]
     assert case_grid(case).rows[0][-1].style == "bad"
-
-
-@pytest.mark.parametrize("width", [30, 40, 72, 100])
-@pytest.mark.parametrize("found", [RANKED, several(SLOWER, FAILED, PEAK)], ids=["ranking", "cases"])
-def test_no_window_is_too_narrow(width: int, found: Comparisons) -> None:
-    shown = terminal.to_text(document(found), width)
-
-    assert too_wide(shown, width) == []
-    for part in ("fused", "100 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
-        assert solid(part) in solid(shown)
 
 
 @pytest.mark.parametrize("label", ["f" * 2000, "数学 🦊 " * 40, "two\nlines"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from comparisons_by_hand import compared
@@ -51,19 +52,10 @@ def test_what_shows_itself_speaks_of_python_and_a_command_of_flags() -> None:
     assert 'ask by timer="loop"' in to_text(in_python(document(m, is_full=True)))
 
 
-def test_the_parts_of_a_row_show_themselves() -> None:
-    assert benchax.bench  # any public name teaches them
-    stages, summary = RICH.stages, RICH.summary()
-
-    assert "compile" in str(stages)
-    assert "250 ms" in str(stages)
-    assert "Transfer(" not in str(stages)
-    assert "120 µs  (110–130) 95 % interval for this process" in str(summary)
-    assert "120 µs" in (summary._repr_html_() or "")
-    assert "250 ms" in (stages._repr_html_() or "")
+TIMED = replace(RICH, case=CaseId("sort"), signature="f32[1000]", failure=None)
 
 
-def test_a_result_at_a_prompt_is_one_line() -> None:
+def test_a_result_at_a_prompt_is_one_line_without_readings() -> None:
     assert benchax.bench  # any public name teaches them
     name = "a name\nof two lines"
 
@@ -71,30 +63,23 @@ def test_a_result_at_a_prompt_is_one_line() -> None:
 
     assert {kind: line for kind, line in lines.items() if len(line.splitlines()) > 1 or len(line) > 160} == {}
     assert {kind for kind, line in lines.items() if not line.startswith(f"<{kind} ")} == set()
-
-
-def test_a_measurement_at_a_prompt_is_its_times_or_its_failure() -> None:
-    assert benchax.bench  # any public name teaches them
-    m = replace(RICH, case=CaseId("sort"), signature="f32[1000]")
-
-    assert repr(replace(m, failure=None)) == "<Measurement sort f32[1000]: wall 120 µs (110–130), loop 93.7 µs>"
-    assert repr(m) == "<Measurement sort f32[1000]: wrong output in verify: off by 0.1>"
-    assert repr(replace(m, failure=None, samples=())) == "<Measurement sort f32[1000]: not timed>"
-
-
-def test_a_comparison_and_samples_at_a_prompt_leave_out_their_readings() -> None:
+    assert repr(TIMED) == "<Measurement sort f32[1000]: wall 120 µs (110–130), loop 93.7 µs>"
+    failed, bare = replace(TIMED, failure=RICH.failure), replace(TIMED, samples=())
+    assert repr(failed) == "<Measurement sort f32[1000]: wrong output in verify: off by 0.1>"
+    assert repr(bare) == "<Measurement sort f32[1000]: not timed>"
     assert repr(compared(0, 1.1)) == (
         "<Comparison matmul[n=256], run, now against v1.2: slower, ratio 1.10 (1.09–1.11)>"
     )
     assert "elapsed_s" not in repr(RICH.samples)
 
 
-def test_ipython_prints_the_text() -> None:
-    printed: list[str] = []
+def test_the_parts_of_a_row_show_themselves_also_in_ipython() -> None:
+    stages, summary, printed = RICH.stages, RICH.summary(), list[str]()
+    stages._repr_pretty_(SimpleNamespace(text=printed.append), False)
 
-    class Printer:
-        text = printed.append
-
-    RICH.stages._repr_pretty_(Printer(), False)
-
-    assert printed == [str(RICH.stages)]
+    assert printed == [str(stages)]
+    assert "250 ms" in str(stages)
+    assert "Transfer(" not in str(stages)
+    assert "120 µs  (110–130) 95 % interval for this process" in str(summary)
+    assert "120 µs" in (summary._repr_html_() or "")
+    assert "250 ms" in (stages._repr_html_() or "")

@@ -37,8 +37,8 @@ from benchax.reporting.document import (
     TextRow,
     tabulate,
 )
-from benchax.reporting.measurement import answers, document, list_measurements, overview, sections
-from benchax.reporting.tables import CASE, REMARKS, describe_machine
+from benchax.reporting.measurement import document, list_measurements, overview, sections
+from benchax.reporting.tables import CASE, REMARKS
 from benchax.reporting.terminal import break_lines
 
 ESCAPE = "\x1b["
@@ -69,17 +69,6 @@ def line_with(word: str, text: str) -> str:
 
 
 # ---- one measurement --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("width", [20, 40, 71, 72, 100, 1000])
-def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
-    text = terminal.to_text(document(PLAIN), width)
-
-    said = [PLAIN.case.label, describe_machine(PLAIN.environment), PLAIN.signature, *(r.message for r in PLAIN.remarks)]
-    said += [part for row in answers(PLAIN) for part in (row.value, row.detail)]
-    said += [part for s in sections(PLAIN) for row in s.rows for part in (s.title, row.label, row.value, row.detail)]
-    assert [part for part in said if solid(part) not in solid(text)] == []
-    assert too_wide(text, width) == []
 
 
 def test_numbers_stand_under_one_another() -> None:
@@ -136,24 +125,6 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "out of memory" in shown
     assert re.findall(r"\x1b\[[\d;]*3\dm", shown) == []
-
-
-@pytest.mark.parametrize("name", ["f[bold]", "[/red]", "[n=8]", "[link=x]y", ":warning:"])
-def test_names_are_no_markup(name: str) -> None:
-    m = replace(measured(name), signature=name, remarks=(Remark("code", "warning", name),))
-
-    text = terminal.to_text(document(m))
-
-    assert text.count(name) == 3
-
-
-@pytest.mark.parametrize("name", ["f" * 3000, "naïve 🦊 " * 50, "数学" * 100, "two\nlines", "tab\there", ""])
-def test_any_name_is_shown_whole(name: str) -> None:
-    text = terminal.to_text(document(measured(name)), 40)
-
-    assert solid(name.replace("\n", "\\n").replace("\t", "\\t")) in solid(text)
-    assert "2.00 s" in text
-    assert too_wide(text, 40) == []
 
 
 def test_an_endless_signature_takes_one_line() -> None:
