@@ -205,7 +205,9 @@ def _repeated_inputs(e: Evidence) -> Iterable[Match]:
 
 def _kept_broadcasts(e: Evidence) -> Iterable[Match]:
     buffers: Buffers = e.inspected("buffers")
-    copying = _broadcasts(parse(e.inspected("hlo")))
+    module = parse(e.inspected("hlo"))
+    instructions = (one for computation in module.computations.values() for one in computation.instructions)
+    copying = {one.name for one in instructions if _copies_array(module, one)}
     values = [v for b in buffers.buffers if b.kind in ("temporary", "output") for v in b.values]
     held = [v for v in values if v.size_bytes >= LARGE_BYTES and v.name in copying]
     if not held:
@@ -237,17 +239,8 @@ def _rows_are_equal(array: np.ndarray) -> bool:
     return bool((array[1] == first).all() and (first != first.flat[0]).any() and (array == first).all())
 
 
-def _broadcasts(module: Module) -> set[str]:
-    """Names of instructions that do nothing but broadcast an array; of a number, such as zeros, is no copying."""
-    return {
-        instruction.name
-        for computation in module.computations.values()
-        for instruction in computation.instructions
-        if _copies_array(module, instruction)
-    }
-
-
 def _copies_array(module: Module, instruction: Instruction) -> bool:
+    """Does it only broadcast an array? To broadcast a number, such as zeros, is no copying."""
     if instruction.opcode == "fusion":
         inside = [c for key, c in module.called_computations(instruction) if key == "calls"]
         parts = [i for c in inside for i in c.instructions if i.opcode not in ("parameter", "bitcast", "copy")]
@@ -281,23 +274,19 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
     # Of programs without loops both counts agree within 1 %: a tenth more is no other way of counting.
     if counts.flops < LEAST_FLOP_RATIO * cost.flops:
         return
-    unknown = [loop for loop in counts.loops if loop.trips is None]
-    least = "at least " if unknown or not counts.is_exact else ""
-    yield Match(
-        f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
-        [
-            *list_some(_loops(counts), what="loops"),
-            f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
-        ],
-    )
-
-
-def _loops(counts: Counts) -> list[str]:
     trips = ["an unknown number of" if loop.trips is None else count(loop.trips) for loop in counts.loops]
-    return [
+    least = "at least " if not counts.is_exact or any(loop.trips is None for loop in counts.loops) else ""
+    loops = [
         f"{loop.name}: {n} iterations{f' ({loop.op_name})' if loop.op_name else ''}"
         for loop, n in zip(counts.loops, trips, strict=True)
     ]
+    yield Match(
+        f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
+        [
+            *list_some(loops, what="loops"),
+            f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
+        ],
+    )
 
 
 try:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 import jax
 
@@ -158,7 +156,9 @@ def _puts_everywhere(e: ProgramEvidence) -> Iterable[Match]:
 
 def _copies(e: Evidence) -> Iterable[Match]:
     for path, leaf in jax.tree_util.tree_leaves_with_path((e.inputs.args, e.inputs.kwargs)):
-        devices = _copied_to(leaf)
+        # How many devices hold the whole of a large array.
+        is_large = isinstance(leaf, jax.Array) and leaf.nbytes >= LARGE_BYTES and leaf.size > 1
+        devices = len(leaf.sharding.device_set) if is_large and leaf.sharding.is_fully_replicated else 0
         if devices < 2:
             continue
         whole = leaf.nbytes * (devices - 1)
@@ -174,13 +174,6 @@ def _copies(e: Evidence) -> Iterable[Match]:
             "weights everywhere, unless it gathers them for each use.",
             gain=Gain(f"estimated: {size(whole)} of all devices together", bytes=whole) if fits else None,
         )
-
-
-def _copied_to(leaf: Any) -> int:
-    """How many devices hold the whole of a large array; 0 for others."""
-    if not isinstance(leaf, jax.Array) or leaf.nbytes < LARGE_BYTES or not leaf.sharding.is_fully_replicated:
-        return 0
-    return len(leaf.sharding.device_set) if math.prod(leaf.shape) > 1 else 0
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------

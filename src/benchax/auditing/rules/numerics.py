@@ -302,9 +302,7 @@ def fft_length(e: Evidence) -> Iterator[Match]:
         length = max(op.params["fft_lengths"], key=_largest_prime)
         prime, good = _largest_prime(length), length
         is_large = max(value.size for value in (*op.reads, *op.makes)) >= FFT_ELEMENTS
-        if prime < LARGE_PRIME or not is_large:
-            continue
-        if not is_users_own(*op.inwards):
+        if prime < LARGE_PRIME or not is_large or not is_users_own(*op.inwards):
             continue
         while _largest_prime(good) > SMALL_PRIME:
             good += 1

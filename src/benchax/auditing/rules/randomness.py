@@ -162,6 +162,5 @@ def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Match]:
 
 
 def _is_key(value: Value) -> bool:
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return True
-    return str(value.dtype) == "uint32" and value.shape[-1:] in ((2,), (4,))
+    is_raw = str(value.dtype) == "uint32" and value.shape[-1:] in ((2,), (4,))
+    return is_raw or jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)

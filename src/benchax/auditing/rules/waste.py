@@ -551,7 +551,8 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
             selected = sum(one.makes[0].size for one in selects)
             is_costly = max(each) >= max(COSTLY_BRANCH, least)
-            writes_part = any(_writes_part(op) for side in sides for op in side)
+            writes = ((one, one.reads[UPDATES[one.name]]) for side in sides for one in side if one.name in UPDATES)
+            writes_part = any(part.size * PART_OF_WHOLE <= one.makes[0].size for one, part in writes)
             is_copied = writes_part and not (is_costly or is_one_for_all) and selected * op.times >= COSTLY_BRANCH
             if not (is_costly or is_copied):
                 continue
@@ -585,10 +586,6 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 severity=None if is_one_for_all or is_copied else "info",
                 where=where_of(batched or op.line),
             )
-
-
-def _writes_part(op: TracedOp) -> bool:
-    return op.name in UPDATES and op.reads[UPDATES[op.name]].size * PART_OF_WHOLE <= op.makes[0].size
 
 
 def _loop_for_all(e: Evidence, loop: TracedOp) -> Match:
