@@ -311,11 +311,9 @@ def gain_of_part(e: Evidence, gain: Gain | None, what: str) -> Gain | None:
 
 
 def _describe(c: Comparison) -> str:
-    if c.verdict == "unclear":
-        return f"time unclear{f': {c.why}' if c.why else ''}"
-    if c.verdict == "same":
-        return "as fast as before"
-    return f"{c.verdict} ({speedup(c)})"
+    unclear = f"time unclear{f': {c.why}' if c.why else ''}"
+    known = {"unclear": unclear, "same": "as fast as before"}
+    return known.get(c.verdict) or f"{c.verdict} ({speedup(c)})"
 
 
 def with_bytes(gain: Gain | None, size_bytes: int, text: str) -> Gain:

@@ -26,7 +26,7 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.auditing.recorder.log import Event, Log, look
-from benchax.auditing.recorder.rounded import LostDigitsNotes
+from benchax.auditing.recorder.rounded import LostDigitsNotes, innermost
 from benchax.source_files import is_in_package, owner_of
 from benchax.specs import ArraySpec, spec_of
 from benchax.watching.frames import user_line
@@ -160,10 +160,7 @@ class HostHooks:
             self.log.add(Event("wide", str(ArraySpec(str(found.dtype), tuple(found.shape))), where))
 
     def _note_list(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:
-        innermost = given
-        while isinstance(innermost, list | tuple):
-            innermost = innermost[0]
-        if isinstance(innermost, int | float | complex) and not isinstance(found, Tracer):
+        if isinstance(innermost(given), int | float | complex) and not isinstance(found, Tracer):
             self.log.add(Event("list", by, user_line() or "", begun, ended, size=found.size))
 
     def _note_put(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:

@@ -135,6 +135,11 @@ class LostDigitsNotes:
 
 def _is_numbers(given: Any) -> bool:
     """Is it an array of NumPy, or a list of Python's numbers, whose first is looked at?"""
+    return isinstance(innermost(given), np.ndarray | np.generic | int | float)
+
+
+def innermost(given: Any) -> Any:
+    """The first number of a list, or of the first of its lists; anything else is what it is."""
     while isinstance(given, list | tuple) and given:
         given = given[0]
-    return isinstance(given, np.ndarray | np.generic | int | float)
+    return given
