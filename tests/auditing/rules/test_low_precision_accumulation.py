@@ -102,11 +102,6 @@ def average(totals: Any, xs: Any) -> Any:
     return jax.lax.scan(body, totals, xs)[0]
 
 
-def average_from_nothing(xs: Any) -> Any:
-    zero = jnp.zeros(3, "bfloat16")
-    return jax.lax.scan(lambda total, x: (total + x.astype(total.dtype), None), zero, xs)[0]
-
-
 def test_of_a_loop_that_is_only_read_the_addition_and_the_argument_are_named(ask_about: Any) -> None:
     totals = {"count": jnp.zeros(()), "rate": jax.ShapeDtypeStruct((3,), "bfloat16")}
 
@@ -118,26 +113,42 @@ def test_of_a_loop_that_is_only_read_the_addition_and_the_argument_are_named(ask
     assert f"added at {added}" in finding.seen
 
 
+def average_from_nothing(xs: Any) -> Any:
+    zero = jnp.zeros(3, "bfloat16")
+    return jax.lax.scan(lambda total, x: (total + x.astype(total.dtype), None), zero, xs)[0]
+
+
 def test_the_line_where_a_sum_begins_is_named(ask_about: Any) -> None:
     finding = ask_about(ID, average_from_nothing, "f32[1000,3]", parts=NOT_CALLED).one
 
     assert finding.where == (__file__, average_from_nothing.__code__.co_firstlineno + 1)
 
 
-def test_the_addition_and_lines_that_name_the_dtype_are_named(ask_about: Any, tmp_path: Any) -> None:
-    text = (
-        "import jax, jax.numpy as jnp\n"
-        "def begin():\n    return jnp.zeros(3, jnp.bfloat16)\n"
-        "def mean(total, xs):\n"
-        "    return jax.lax.scan(lambda t, x: (t + x.astype(t.dtype), None), total, xs)[0]\n"
-    )
-    file, made = tmp_path / "model.py", dict[str, Any]()
-    file.write_text(text)
-    exec(compile(text, str(file), "exec"), made)
+MODEL = """\
+import jax, jax.numpy as jnp
+def begin(dtype=jnp.bfloat16):
+    return jnp.zeros(3, dtype)
+def mean(total, xs):
+    return jax.lax.scan(lambda t, x: (t + x.astype(t.dtype), None), total, xs)[0]
+if data:
+    total = begin(half)
+    total = mean(total, data)
+"""
 
-    finding = ask_about(ID, made["mean"], made["begin"](), "f32[1000,3]", parts=NOT_CALLED).one
 
-    assert finding.lines == [(str(file), 5), (str(file), 3)]
+@pytest.mark.parametrize(("call", "lines"), [("", [5, 2]), (":8", [3, 5, 2])])
+def test_the_addition_the_dtype_and_the_line_that_makes_the_argument_are_named(
+    ask_about: Any, tmp_path: Any, call: str, lines: list[int]
+) -> None:
+    file, made = tmp_path / "model.py", dict[str, Any](data=None)
+    file.write_text(MODEL)
+    exec(compile(MODEL, str(file), "exec"), made)
+
+    parts = NOT_CALLED | {"called_at": f"{file}{call}" if call else ""}
+    finding = ask_about(ID, made["mean"], made["begin"](), "f32[1000,3]", parts=parts).one
+
+    assert finding.where == (str(file), lines[0])
+    assert {(str(file), line) for line in lines} <= set(finding.lines)
     assert f"added at {file}:5" in finding.seen
 
 
@@ -154,25 +165,6 @@ def test_of_a_sum_that_begins_with_a_number_the_addition_and_the_dtype_are_named
 
     first_line = average_from_zero.__code__.co_firstlineno
     assert {(__file__, first_line + 1), (__file__, first_line + 4)} <= set(finding.lines)
-
-
-def test_of_an_argument_the_line_that_makes_it_for_the_call_is_named(ask_about: Any, tmp_path: Any) -> None:
-    text = (
-        "import jax, jax.numpy as jnp\n"
-        "def begin(dtype):\n    return jnp.zeros(3, dtype)\n"
-        "def mean(total, xs):\n"
-        "    return jax.lax.scan(lambda t, x: (t + x.astype(t.dtype), None), total, xs)[0]\n"
-        "if data:\n    total = begin(half)\n    total = mean(total, data)\n"
-    )
-    file, made = tmp_path / "model.py", dict[str, Any](data=None)
-    file.write_text(text)
-    exec(compile(text, str(file), "exec"), made)
-
-    parts = NOT_CALLED | {"called_at": f"{file}:8"}
-    finding = ask_about(ID, made["mean"], made["begin"](jnp.bfloat16), "f32[1000,3]", parts=parts).one
-
-    assert finding.where == (str(file), 3)
-    assert (str(file), 5) in finding.lines
 
 
 @dataclass(frozen=True)

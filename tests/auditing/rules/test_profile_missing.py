@@ -107,33 +107,28 @@ def test_a_profile_of_it_is_found_also_where_another_function_calls_it(
     assert ask_about(ID, getattr(model, name), INPUT).outcome == "fine"
 
 
-@pytest.mark.parametrize("place", [".hidden", "a/b/c/d"])
-def test_the_search_is_bounded(project: Path, model: ModuleType, trace: Path, ask_about: Any, place: str) -> None:
-    put(trace, project / place)
-
-    assert ask_about(ID, model.outer, INPUT).outcome == "finding"
-
-
-def test_a_profile_of_another_function_of_the_file_is_none(
-    project: Path, model: ModuleType, trace: Path, ask_about: Any
+@pytest.mark.parametrize(
+    ("place", "name", "age_s", "is_empty"),
+    [
+        (".hidden", "outer", 0, False),
+        ("a/b/c/d", "outer", 0, False),
+        (".", "other", 0, False),
+        (".", "outer", 1, False),
+        (".", "outer", 0, True),
+    ],
+    ids=["hidden", "deep", "of another function of the file", "older than the file", "empty"],
+)
+def test_what_is_no_profile_of_it(
+    project: Path, model: ModuleType, trace: Path, ask_about: Any, place: str, name: str, age_s: int, is_empty: bool
 ) -> None:
-    put(trace, project)
+    kept = put(trace, project / place)
+    if is_empty:
+        kept.write_bytes(b"")
+    if age_s:
+        before = Path(str(model.__file__)).stat().st_mtime - age_s
+        os.utime(kept, (before, before))
 
-    assert ask_about(ID, model.other, INPUT).outcome == "finding"
-
-
-def test_a_profile_older_than_the_file_is_none(project: Path, model: ModuleType, trace: Path, ask_about: Any) -> None:
-    old = put(trace, project)
-    before = Path(str(model.__file__)).stat().st_mtime - 1
-    os.utime(old, (before, before))
-
-    assert ask_about(ID, model.outer, INPUT).outcome == "finding"
-
-
-def test_an_empty_file_is_no_profile(project: Path, model: ModuleType, trace: Path, ask_about: Any) -> None:
-    put(trace, project).write_bytes(b"")
-
-    assert ask_about(ID, model.outer, INPUT).outcome == "finding"
+    assert ask_about(ID, getattr(model, name), INPUT).outcome == "finding"
 
 
 def test_a_function_that_takes_its_buffers_is_profiled_too(project: Path, ask_about: Any) -> None:
