@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, is_nan
-from benchax.auditing.masked_gradients import SINGULAR, bad_wheres
 from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
+from benchax.auditing.rules.gradients import SINGULAR, bad_wheres
 from benchax.auditing.syntax import calls_on, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.program.evaluate import evaluate, look_up
