@@ -14,7 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -121,7 +121,7 @@ class WorkerLab:
         if self.has_studied:
             self._refuse_late()
         self.has_studied = True
-        with nullcontext(shared_pool()) if condition is None else _pool_under(condition) as pool:
+        with _pool_under(condition) as pool:
             return study(pool, sides, self.options, self.tell)
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
@@ -139,15 +139,9 @@ class WorkerLab:
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
         """How many programs a jitted function needs for a list of calls, for each way to make them, in a worker. The
         first way gives the right outputs."""
-        self._refuse_late()
-        counted = shared_pool().call(
-            count_all,
-            ({way: tuple(cases) for way, cases in ways.items()}, self.options.seed),
-            limits_of(self.options),
-            name=f"the calls of {next(iter(ways.values()))[0].id.label!r}",
-            on_message=lambda message: self.tell(message["stage"]),
-        )
-        return {way: Counted(failure=counted) for way in ways} if isinstance(counted, Failure) else counted
+        argument = {way: tuple(cases) for way, cases in ways.items()}, self.options.seed
+        name = f"the calls of {next(iter(ways.values()))[0].id.label!r}"
+        return self.call_alone(count_all, argument, name=name, condition=None)
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
         """The comparison of run times under two conditions that a process is born with, in pairs of new processes."""
@@ -162,12 +156,19 @@ class WorkerLab:
             return Isolated(pool=pool).run(case, options, run_id="", progress=lambda stage, share: None)
 
     def call_alone(
-        self, task: Task[A, R], argument: A, *, name: str, condition: Condition = USUAL, tells_stages: bool = True
+        self,
+        task: Task[A, R],
+        argument: A,
+        *,
+        name: str,
+        condition: Condition | None = USUAL,
+        tells_stages: bool = True,
     ) -> R:
         """Returns the result of a task for its argument in a new process.
 
         Args:
             name: name of the object to send, for the message if sending fails.
+            condition: what the process is to be born with; None: any that is warm.
             tells_stages: False: the caller has reported the progress.
 
         Raises:
@@ -194,8 +195,8 @@ class WorkerLab:
             raise NotMeasured(f"the {self.effort.max_time_s:g} s were used up (--max-time)")
 
 
-def _pool_under(condition: Condition) -> Pool:
-    return spawned_pool(condition.environ, condition.settings)
+def _pool_under(condition: Condition | None) -> AbstractContextManager[Pool]:
+    return nullcontext(shared_pool()) if condition is None else spawned_pool(condition.environ, condition.settings)
 
 
 # ---- run times of pairs, compared as `benchax.compare` does it: one session for all that share settings -------------
@@ -279,17 +280,11 @@ def pair_processes(
 def _as_benchmark(case: Case, seed: int) -> Benchmark:
     bare = plain(case, seed) if case.jit else case
     inputs = make_inputs(bare, seed)
-    return Benchmark(
-        ByPosition(bare.fn, tuple(every_argument(inputs))) if inputs.kwargs else bare.fn,
-        partial(by_position, bare.inputs),
-        case.id.name,
-        {},
-        case.id.tag,
-        positions_among(bare, inputs, bare.static, 0),
-        positions_among(bare, inputs, bare.donate, 0),
-        bare.jit,
-        with_options(case.options, {"seed": seed}),
-    )
+    fn = ByPosition(bare.fn, tuple(every_argument(inputs))) if inputs.kwargs else bare.fn
+    static, donate = (positions_among(bare, inputs, which, 0) for which in (bare.static, bare.donate))
+    options = with_options(case.options, {"seed": seed})
+    template = Case(fn, bare.inputs, case.id, static, donate, bare.jit, options)
+    return Benchmark(template, partial(by_position, bare.inputs), {})
 
 
 def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
@@ -367,7 +362,10 @@ def measure_errors(outputs: Any, reference: list[np.ndarray], against: Literal["
         median_rel=float(np.median(relative)) if relative.size else None,
         overflows=sum(each.overflows for each in found),
         nans=sum(each.nans for each in found),
-        worst=max(zip(leaves(outputs), found, strict=True), key=lambda pair: pair[1].badness)[0],
+        worst=max(
+            zip(leaves(outputs), found, strict=True),
+            key=lambda pair: (pair[1].overflows + pair[1].nans, pair[1].largest or 0.0),
+        )[0],
     )
 
 
@@ -377,10 +375,6 @@ class _LeafErrors(NamedTuple):
     """Each element's."""
     overflows: int
     nans: int
-
-    @property
-    def badness(self) -> tuple[int, float]:
-        return self.overflows + self.nans, self.largest or 0.0
 
 
 def _leaf(a: np.ndarray, b: np.ndarray) -> _LeafErrors:
@@ -618,14 +612,12 @@ def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray
         with with_settings({"jax_enable_x64": True}):
             args, kwargs = wide.inputs.args, wide.inputs.kwargs
             if rounds_to:
-                args, kwargs = change_arrays(wide.inputs, lambda _, leaf: _round(leaf, rounds_to))
+                args, kwargs = change_arrays(
+                    wide.inputs, lambda _, leaf: leaf.astype(rounds_to).astype(leaf.dtype) if is_float(leaf) else leaf
+                )
             return to_host(wide.program.call(*args, **kwargs))
 
     return run, draws
-
-
-def _round(leaf: Any, dtype: str) -> Any:
-    return leaf.astype(dtype).astype(leaf.dtype) if is_float(leaf) else leaf
 
 
 # ---- how many programs a jitted function needs for a list of calls -------------------------------------------------

@@ -92,6 +92,8 @@ def inner_program(equation: Any) -> Any:
 
 LOW = ("bfloat16", "float16")
 ADDITIONS = ("add", "add_any")
+BODIES = {"scan": "jaxpr", "while": "body_jaxpr"}
+"""The parameter that holds the body of a loop."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,14 @@ class RunningSum:
 
 def find_running_sums(equation: Any) -> list[RunningSum]:
     """Finds those of a loop; any other equation has none."""
-    body, consts, carries = _body(equation)
-    if body is None:
+    if equation.primitive.name not in BODIES:
         return []
-    makers = {out: eqn for eqn in body.jaxpr.eqns for out in eqn.outvars}
+    body = equation.params[BODIES[equation.primitive.name]].jaxpr
+    makers = {out: eqn for eqn in body.eqns for out in eqn.outvars}
     found: list[RunningSum] = []
-    for i in range(carries):
-        carry, total = body.jaxpr.invars[consts + i], body.jaxpr.outvars[i]
+    for i, (carry, total) in enumerate(
+        zip(split_operands(equation, _inputs(equation)).carry, body.outvars, strict=False)
+    ):
         made = None if isinstance(total, core.Literal) else makers.get(total)
         if made is None or made.primitive.name not in ADDITIONS or str(getattr(carry.aval, "dtype", "")) not in LOW:
             continue
@@ -124,61 +127,54 @@ def find_running_sums(equation: Any) -> list[RunningSum]:
     return found
 
 
+def _inputs(loop: Any) -> list[Any]:
+    """What the body of a loop takes, in the places of the operands of the loop."""
+    jaxpr = loop.params[BODIES[loop.primitive.name]].jaxpr
+    return [*[None] * loop.params.get("cond_nconsts", 0), *jaxpr.invars]
+
+
 def run_wide(equation: Any, operands: list[Any]) -> list[Any]:
     """The loop on these operands, its running sums in float32; what it returns is rounded once."""
-    sums, params = find_running_sums(equation), equation.params
-    body, consts, _ = _body(equation)
-    changed, first = {"jaxpr": _widen(body, consts, sums)}, consts
-    if equation.primitive.name == "while":
-        before = params["cond_nconsts"]
-        condition = _widen(params["cond_jaxpr"], before, sums, is_body=False)
-        changed, first = {"body_jaxpr": changed["jaxpr"], "cond_jaxpr": condition}, before + consts
-    given = list(operands)
-    for each in sums:
-        given[first + each.position] = given[first + each.position].astype(jnp.float32)
-    results = list(equation.primitive.bind(*given, **{**params, **changed}))
-    for each in sums:
-        results[each.position] = results[each.position].astype(each.total.aval.dtype)
-    return results
-
-
-def _body(equation: Any) -> tuple[Any, int, int]:
-    """(the body, how many constants it takes first, how many carries then)"""
-    body = {"scan": "jaxpr", "while": "body_jaxpr"}.get(equation.primitive.name)
-    if body is None:
-        return None, 0, 0
-    consts, carry, _ = split_operands(equation, equation.invars)
-    return equation.params[body], len(consts), len(carry)
-
-
-def _widen(program: Any, first: int, sums: list[RunningSum], is_body: bool = True) -> Any:
-    """The body or the condition of a loop that is given `sums` in float32; a body returns them so, too.
-
-    Args:
-        first: where the carries begin among what the program takes.
-    """
-    jaxpr, places = program.jaxpr, [first + each.position for each in sums]
+    sums, params = {each.position: each for each in find_running_sums(equation)}, equation.params
+    consts, carry, xs = split_operands(equation, operands)
+    body, count = params[BODIES[equation.primitive.name]], len(carry)
     # What is added is asked for beside what the body returns.
-    added = [each.added for each in sums] if is_body else []
-    asking, count = jaxpr.replace(outvars=[*jaxpr.outvars, *added]), len(jaxpr.outvars)
+    asking = body.jaxpr.replace(outvars=[*body.jaxpr.outvars, *(each.added for each in sums.values())])
 
-    def run(*values: Any) -> list[Any]:
-        rounded = list(values)
-        for place in places:
-            rounded[place] = values[place].astype(jaxpr.invars[place].aval.dtype)
-        results = eval_jaxpr(asking, program.consts, *rounded)
-        returned = results[:count]
-        for each, place, what in zip(sums, places, results[count:], strict=False):
-            wide = values[place] + jnp.asarray(what).astype(jnp.float32)
-            for i, variable in enumerate(jaxpr.outvars):
+    def narrow(state: Sequence[Any]) -> list[Any]:
+        return [s.astype(sums[i].total.aval.dtype) if i in sums else s for i, s in enumerate(state)]
+
+    def step(state: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+        results = eval_jaxpr(asking, body.consts, *consts, *narrow(state), *x)
+        returned, added = results[: -len(sums)], results[-len(sums) :]
+        for each, what in zip(sums.values(), added, strict=True):
+            wide = state[each.position] + jnp.asarray(what).astype(jnp.float32)
+            for i, variable in enumerate(body.jaxpr.outvars):
                 if variable is each.total:  # the sum so far can be returned in each iteration as well
                     returned[i] = wide.astype(returned[i].dtype)
             returned[each.position] = wide
-        return returned
+        return returned[:count], returned[count:]
 
-    avals = [v.aval for v in jaxpr.invars]
-    dtypes = [jnp.float32 if i in places else aval.dtype for i, aval in enumerate(avals)]
-    return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(a.shape, t) for a, t in zip(avals, dtypes, strict=True)))
+    start = [s.astype(jnp.float32) if i in sums else s for i, s in enumerate(carry)]
+    if equation.primitive.name == "scan":
+        state, ys = scan_again(equation, step, start, xs)
+        return [*narrow(state), *ys]
+    condition, asked = params["cond_jaxpr"], operands[: params["cond_nconsts"]]
+    return narrow(
+        jax.lax.while_loop(
+            lambda state: eval_jaxpr(condition.jaxpr, condition.consts, *asked, *narrow(state))[0],
+            lambda state: step(state, [])[0],
+            start,
+        )
+    )
+
+
+def scan_again(scan: Any, step: Callable[..., Any], carry: Any, xs: Any) -> Any:
+    """The results of a scan with another body."""
+    params = scan.params
+    return jax.lax.scan(
+        step, carry, xs, length=params["length"], reverse=params["reverse"], unroll=params.get("unroll", 1)
+    )
 
 
 # ---- what a scan computes of its inputs alone, before it ------------------------------------------------------------
@@ -209,19 +205,15 @@ def hoist(equation: Any, operands: list[Any]) -> list[Any]:
     parts = split_scan(equation) if equation.primitive.name == "scan" else None
     if parts is None:
         return bind(equation, operands)
-    params = equation.params
     consts, carry, xs = split_operands(equation, operands)
-    n_carry = len(carry)
-    body_consts = params["jaxpr"].consts
+    n_carry, body_consts = len(carry), equation.params["jaxpr"].consts
     passed = jax.vmap(lambda *x: eval_jaxpr(parts.before, body_consts, *consts, *x))(*xs)
 
     def step(state: list[Any], x: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         results = eval_jaxpr(parts.loop, body_consts, *consts, *state, *x[0], *x[1])
         return results[:n_carry], results[n_carry:]
 
-    carry, ys = jax.lax.scan(
-        step, carry, (xs, passed), length=params["length"], reverse=params["reverse"], unroll=params.get("unroll", 1)
-    )
+    carry, ys = scan_again(equation, step, carry, (xs, passed))
     return [*carry, *ys]
 
 

@@ -158,7 +158,10 @@ def counted_body(module: Module) -> Computation | None:
     called = [inside for each in entry if each.opcode == "call" for _, inside in module.called_computations(each)]
     outermost = [*entry, *(each for inside in called for each in inside.instructions)]
     loops = [each for each in outermost if each.opcode == "while" and trip_count(each) is None]
-    return max(_bodies(module, loops), key=lambda body: _worth(take_census(module, body)), default=None)
+    worth = {
+        body: sum(price(name) * n for name, n in take_census(module, body).items()) for body in _bodies(module, loops)
+    }
+    return max(worth, key=lambda body: worth[body], default=None)
 
 
 def describe_missing(difference: ProgramDifference) -> str:
@@ -209,10 +212,6 @@ class _Census(Fold[OperationTally]):
 
     def applied(self, one: Instruction) -> Work:
         return Work(flops=float(sum(self.called(one).values())))
-
-
-def _worth(tally: OperationTally) -> float:
-    return sum(price(name) * amount for name, amount in tally.items())
 
 
 def _bodies(module: Module, instructions: Iterable[Instruction]) -> list[Computation]:

@@ -14,9 +14,10 @@ of the Python arguments.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -73,13 +74,13 @@ class Instruction(NamedTuple):
     is_root: bool
 
 
+@dataclass(eq=False)
 class Computation:
     """A named list of instructions, in the order of the text, which in a scheduled module is that of the run."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.instructions: list[Instruction] = []
-        self._operands: dict[Instruction, list[Instruction]] = {}
+    name: str
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    _operands: dict[Instruction, list[Instruction]] = field(default_factory=dict[Instruction, list[Instruction]])
 
     @cached_property
     def by_name(self) -> Mapping[str, Instruction]:
@@ -316,18 +317,11 @@ def shape_bytes(shape: str) -> int:
 
 
 def _array_bytes(dtype: str, dims: str, layout: str) -> int:
-    count = 1
-    for size in re.findall(r"\d+", dims):
-        count *= int(size)
-    packed = _PACKED.search(layout)
-    bits = int(packed[1]) if packed else 8 * -(-_bits(dtype) // 8)
-    return -(-count * bits // 8)
-
-
-def _bits(dtype: str) -> int:
-    """f8e4m3fn: 8; c64: 64 (both parts); pred: 8. Tokens and other things without a size: 0."""
-    width = _WIDTH.match(dtype)
-    return int(width[1]) if width else 8 * (dtype == "pred")
+    """f8e4m3fn has 8 bits, c64 64 (both parts), pred 8; tokens and other things without a size have none."""
+    width, packed = _WIDTH.match(dtype), _PACKED.search(layout)
+    whole = int(width[1]) if width else 8 * (dtype == "pred")
+    bits = int(packed[1]) if packed else 8 * -(-whole // 8)
+    return -(-math.prod(map(int, re.findall(r"\d+", dims))) * bits // 8)
 
 
 # ---- the user's lines -------------------------------------------------------------------------------------------

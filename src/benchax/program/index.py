@@ -516,12 +516,9 @@ def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], 
         # A part of an array is another array; what every device has whole is the same one.
         yield op.name, program, [r if tuple(v.aval.shape) == r.shape else None for v, r in pairs], 0, None
     else:
-        for program in filter(_is_closed, nested_in(op.equation)):
+        closed = (each for each in nested_in(op.equation) if isinstance(each, core.ClosedJaxpr))
+        for program in closed:
             yield op.name, program, [None] * len(program.in_avals), 0, None
-
-
-def _is_closed(value: Any) -> bool:
-    return isinstance(value, core.ClosedJaxpr)
 
 
 class _Numbers(dict[Value, Hashable]):

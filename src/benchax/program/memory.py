@@ -289,14 +289,6 @@ class LiveRange(NamedTuple):
     """Names of the instructions that read it."""
 
 
-class Call(NamedTuple):
-    """Where a computation is started, and as what."""
-
-    instruction: Instruction
-    role: str
-    """body, condition, to_apply, …"""
-
-
 class Schedule:
     """The instructions of a program in the order in which they run, and the time in which each value is needed.
 
@@ -318,7 +310,8 @@ class Schedule:
         self.order: list[Instruction] = []
         self.position: dict[str, int] = {}
         self.stands_in: dict[str, Computation] = {}
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, tuple[Instruction, str]] = {}
+        """Where each computation is started, and as what: body, condition, to_apply, …"""
         self.users: dict[str, list[tuple[int, Instruction]]] = defaultdict(list)
         self._lay_out(module.entry)
 
@@ -355,7 +348,7 @@ class Schedule:
                 for role, inner in self.module.called_computations(each):
                     if inner.name in self.calls:
                         raise NotAvailable(f"the computation {inner.name} is started from two places")
-                    self.calls[inner.name] = Call(each, role)
+                    self.calls[inner.name] = each, role
                     self._lay_out(inner)
             self.position[each.name] = len(self.order)
             self.order.append(each)
@@ -403,13 +396,12 @@ class Schedule:
         """Where the result of a computation goes."""
         if computation is self.entry:
             return []
-        call = self.calls[computation.name]
-        if call.role == "condition":
+        caller, role = self.calls[computation.name]
+        if role == "condition":
             return []
-        if call.role != "body":
-            return [(call.instruction.name, index)]
-        again = [self._parameter(inner, 0, index) for _, inner in self.module.called_computations(call.instruction)]
-        return [(call.instruction.name, index), *again]
+        # The result of a body is the parameter of the next iteration.
+        loop = self.module.called_computations(caller) if role == "body" else []
+        return [(caller.name, index), *(self._parameter(inner, 0, index) for _, inner in loop)]
 
     def instruction(self, name: str) -> Instruction:
         return self.order[self.position[name]]

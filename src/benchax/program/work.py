@@ -194,10 +194,6 @@ def _scatter(computation: Computation, instruction: Instruction, applied: Applie
     return applied(instruction).times(elements(operands[-1].shape)) if operands else Work()
 
 
-def _each_element(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    return applied(instruction).times(elements(instruction.shape))
-
-
 def _sort(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
     sizes, along = dimensions(instruction.shape), _parse_list(instruction, "dimensions")
     length = sizes[along[0]] if along and along[0] < len(sizes) else 1
@@ -220,24 +216,20 @@ def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
     return 8.0 * halvings * math.prod(_operand_dimensions(computation, instruction, 0))
 
 
-def _random(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    return Work(transcendentals=elements(instruction.shape))
-
-
 _RULES: dict[str, Callable[[Computation, Instruction, Applied], Work]] = {
     "dot": _dot,
     "convolution": _convolution,
     "reduce": _reduce,
     "reduce-window": _reduce_window,
     "scatter": _scatter,
-    "map": _each_element,
-    "all-reduce": _each_element,
-    "all-reduce-start": _each_element,
-    "reduce-scatter": _each_element,
+    "map": lambda _, one, applied: applied(one).times(elements(one.shape)),
+    "all-reduce": lambda _, one, applied: applied(one).times(elements(one.shape)),
+    "all-reduce-start": lambda _, one, applied: applied(one).times(elements(one.shape)),
+    "reduce-scatter": lambda _, one, applied: applied(one).times(elements(one.shape)),
     "sort": _sort,
     "fft": _fft,
-    "rng": _random,
-    "rng-bit-generator": _random,
+    "rng": lambda _, one, applied: Work(transcendentals=elements(one.shape)),
+    "rng-bit-generator": lambda _, one, applied: Work(transcendentals=elements(one.shape)),
 }
 
 
