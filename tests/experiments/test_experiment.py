@@ -180,14 +180,6 @@ def test_float64_is_on_for_both_sides_and_off_again() -> None:
     assert not jax.config.jax_enable_x64
 
 
-def test_where_the_settings_of_a_variant_change_the_baseline_the_row_says_so() -> None:
-    changed = tried(lambda x: x.astype(float) * 2, "f32[8]", variants=["f64"])
-    unchanged = tried(lambda x: x + 1, "f32[8]", variants=["f64"])
-
-    assert "the baseline under jax_enable_x64=True" in dict(changed.row("f64").facts)["timed beside"]
-    assert "timed beside" not in dict(unchanged.row("f64").facts)
-
-
 def sweep(outcome: Any, *, only_by_name: bool = False) -> Variant:
     def measure(lab: Any) -> Any:
         if isinstance(outcome, Exception):

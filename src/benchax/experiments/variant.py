@@ -541,9 +541,7 @@ def compare_ways(
     """Makes the ways, looks at `case`, the baseline, and at what was made, and compares it with the baseline."""
     made, refused = prepare_ways(ways)
     changed = {key: replace(one, title=ways[key].title) for key, one in made.items()}
-    # The function as it is under the settings that some variants need for both sides.
-    beside = [StudySide(f"{BASELINE} beside {key}", case, one.settings) for key, one in changed.items() if one.settings]
-    looked = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items()), *beside])
+    looked = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items())])
     if BASELINE not in looked.seen:
         return VariantGroup(failed_row(name, title, looked.failures[BASELINE]), refused, looked)
     baseline = seen_row(name, title, looked.seen[BASELINE])
@@ -592,10 +590,6 @@ def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> Variant
     if seen.rounding_rel is not None and seen.rounding_rel > (changed.tolerance or seen.bound) / ROUNDINGS:
         moved = f"rounding the inputs alone moves the results of a run in float64 by {percent(seen.rounding_rel)}"
         facts.append(("sensitive", moved))
-    beside = looked.seen.get(f"{BASELINE} beside {row.name}")
-    if beside is not None and beside.digest != own.digest:
-        listed = ", ".join(f"{name}={value}" for name, value in changed.settings.items())
-        facts.append(("timed beside", f"the baseline under {listed}, which makes another program of it"))
     return replace(row, facts=tuple(facts))
 
 

@@ -54,14 +54,14 @@ def outputs(stage: Any) -> list[ArgumentLeaf]:
 
 def leaves(name: str, tree: Any) -> list[ArgumentLeaf]:
     """`name` followed by the place in the tree, for each leaf that has a shape."""
-    # Not with is_leaf=_is_array: a sparse matrix or a module may have a shape and a dtype, and is made of arrays.
+    # Not with the arrays as leaves: a sparse matrix or a module may have a shape and a dtype, and is made of arrays.
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [
         ArgumentLeaf(
             name + jax.tree_util.keystr(path), tuple(leaf.shape), leaf.dtype, bool(getattr(leaf, "donated", False))
         )
         for path, leaf in flat
-        if _is_array(leaf)
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     ]  # fmt: skip
 
 
@@ -76,10 +76,6 @@ def size_bytes(shape: Sequence[int], dtype: Any) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def _is_array(leaf: Any) -> bool:
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-
-
 def shardings(
     compiled: jax.stages.Compiled, outputs: Sequence[ArgumentLeaf] | None, taken: Sequence[ArgumentLeaf]
 ) -> dict[str, str]:
@@ -90,14 +86,11 @@ def shardings(
     """
     found: dict[str, str] = {}
     for leaves_, told in ((taken, compiled.input_shardings), (outputs or (), compiled.output_shardings)):
-        flat = [each for each in jax.tree.leaves(told, is_leaf=_is_sharding) if _is_sharding(each)]
+        every = jax.tree.leaves(told, is_leaf=lambda leaf: isinstance(leaf, jax.sharding.Sharding))
+        flat = [each for each in every if isinstance(each, jax.sharding.Sharding)]
         if len(flat) == len(leaves_):
             found |= {leaf.path: _sharding(each) for leaf, each in zip(leaves_, flat, strict=True)}
     return found
-
-
-def _is_sharding(leaf: Any) -> bool:
-    return isinstance(leaf, jax.sharding.Sharding)
 
 
 def _sharding(sharding: jax.sharding.Sharding) -> str:

@@ -152,8 +152,8 @@ def test_functions_and_numbers_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ("code.py:embed", "pipeline='code.py:embed' names 1 function"),
-        ("code.py:embed+code.py:NUMBER", "names an object of the type int"),
+        ("code.py:embed", "pipeline='code.py:embed'"),
+        ("code.py:embed+code.py:NUMBER", "pipeline='code.py:embed+code.py:NUMBER'"),
         ("code.py:embed+head", "pipeline is given the name 'head'"),
         ("code.py:STAGES=", "pipeline='code.py:STAGES='"),
         ("code.py:STAGES=x", "pipeline='code.py:STAGES=x'"),

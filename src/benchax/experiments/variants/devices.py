@@ -456,18 +456,10 @@ def read_stages(asked: Asked) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
         parts = [*re.split(r"(:[\s\w.]*)\+", names), ""]
         found = [asked.named_object(where + name) for where, name in zip(parts[::2], parts[1::2], strict=True)]
         stages = [stage for one in found for stage in (one if isinstance(one, list | tuple) else [one])]
-        return check_stages(f"{said} names {_kinds(stages)}", stages), check_numbers(said, literal(f"({numbers},)"))
+        return check_stages(said, stages), check_numbers(said, literal(f"({numbers},)"))
     is_both = isinstance(raw, Sequence) and len(raw) == 2 and isinstance(raw[0], Sequence)
     stages, counts = raw if is_both else (raw, MICRO_BATCHES)
     return check_stages(said, stages), check_numbers(said, counts)
-
-
-def _kinds(found: Sequence[Any]) -> str:
-    """Returns "2 functions", or describes the first object that is not a function: an object of the type int."""
-    other = next((one for one in found if not callable(one)), None)
-    if other is not None:
-        return f"an object of the type {type(other).__name__}"
-    return plural(len(found), "function")
 
 
 def _batch(case: Case, inputs: Inputs) -> int | str:

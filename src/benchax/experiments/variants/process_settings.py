@@ -201,18 +201,15 @@ def _pairs(case: Case, count: int, lab: WorkerLab) -> list[Pair]:
     found: list[Pair] = []
     for i in range(count):
         with tempfile.TemporaryDirectory(prefix="benchax-cache-") as folder:
+            starts: list[Start] = []
             # A process each: JAX decides once in a process whether there is a cache, and keeps what it compiled in
             # memory.
-            cold = _start_process(case, folder, f"pair {i + 1} of {count}: empty cache", lab)
-            found.append((cold, _start_process(case, folder, f"pair {i + 1} of {count}: filled cache", lab)))
+            for kind in ("empty", "filled"):
+                lab.tell(f"pair {i + 1} of {count}: {kind} cache")
+                argument, name = (case, lab.options.seed, folder), f"the start of {case.id.label!r}"
+                starts.append(lab.call_alone(start, argument, name=name, tells_stages=False))
+        found.append((starts[0], starts[1]))
     return found
-
-
-def _start_process(case: Case, folder: str, stage: str, lab: WorkerLab) -> Start:
-    """A new process with its cache in that folder."""
-    lab.tell(stage)
-    argument, name = (case, lab.options.seed, folder), f"the start of {case.id.label!r}"
-    return lab.call_alone(start, argument, name=name, tells_stages=False)
 
 
 def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:

@@ -300,7 +300,7 @@ def measure_shapes(asked: Asked) -> Measure:
         rows: list[VariantRow] = []
         for way, one in found.items():
             own = {size: times[pair.name] for size, pair in pairs.get(way, {}).items()}
-            facts = tuple((f"{text}={size}", in_words(c) + _per_useful(c, size)) for size, c in own.items())
+            facts = tuple((f"{text}={size}", in_words(c)) for size, c in own.items())
             programs = f"{plural(one.programs, 'program')} for {len(sizes)} sizes"
             lost = f"which cost {seconds(one.lost_s)} in first calls"
             waste = _describe_waste(padded[way], found[EXACT], one) if way != EXACT else ""
@@ -333,12 +333,6 @@ def _describe_waste(padded: Mapping[int, int], exact: Counted, one: Counted) -> 
         return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
     more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1
     return f"{percent(more)} more operations than needed, by XLA's estimate" if more > 0 else ""
-
-
-def _per_useful(c: Comparison, size: int) -> str:
-    if not c.baseline_value or not c.candidate_value:
-        return ""
-    return f"; {seconds(c.baseline_value / size)} → {seconds(c.candidate_value / size)} per useful entry"
 
 
 # ---- sizes around one size ------------------------------------------------------------------------------------------
