@@ -128,7 +128,7 @@ def find_running_sums(equation: Any) -> list[RunningSum]:
 
 
 def _inputs(loop: Any) -> list[Any]:
-    """What the body of a loop takes, in the places of the operands of the loop."""
+    """The inputs of the body of a loop, in the places of the operands of the loop."""
     jaxpr = loop.params[BODIES[loop.primitive.name]].jaxpr
     return [*[None] * loop.params.get("cond_nconsts", 0), *jaxpr.invars]
 
