@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from benchax.errors import NotMeasured
 from benchax.model import Remark
 from benchax.profiling.events import HOST, CompiledModule, ModuleInstruction, Plane, Space, TraceLine
-from benchax.profiling.spans import group_rows, number_rows, self_times, self_times_by_program, unite
+from benchax.profiling.spans import group_rows, number_rows, self_times, unite
 from benchax.program.work import OPCODES
 from benchax.protobuf import Ints
 from benchax.results import profile
@@ -109,7 +109,8 @@ class Operations:
                 own[at], depth[at] = self_times(*columns)
             elif len(at):
                 names, programs = self.name[at].tolist(), self.program[at].tolist()
-                own[at], depth[at] = self_times_by_program(*columns, names, programs, self.insides)
+                inside = [self.insides[number].get(name) for number, name in zip(programs, names, strict=True)]
+                own[at], depth[at] = self_times(*columns, names, inside)
         return own, depth
 
 

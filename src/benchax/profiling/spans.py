@@ -12,9 +12,8 @@ If the program is not known, an operation is inside another one of its thread if
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,68 +129,38 @@ def unite_all(*parts: Coverage) -> Coverage:
 # ---- what runs inside what ---------------------------------------------------------------------------------------
 
 
-def self_times(group: list[int], start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
-    """(self time, depth) of intervals that are sorted by group, start, and end backwards.
-
-    An interval is inside another one of its group if it begins there. Rounded clocks can make it end after the outer
-    one. The part after that end is not subtracted from the outer one.
-    """
-    own = [b - a for a, b in zip(start, end, strict=True)]
-    depth = [0] * len(own)
-    stack: list[int] = []
-    current: int | None = None
-    for i, a in enumerate(start):
-        if group[i] != current:
-            current = group[i]
-            stack = []
-        while stack and end[stack[-1]] <= a:
-            stack.pop()
-        if stack:
-            outer = stack[-1]
-            own[outer] -= min(end[i], end[outer]) - a
-            depth[i] = len(stack)
-        stack.append(i)
-    return own, depth
-
-
-class _Loop(NamedTuple):
-    """A call under way that others may be inside of."""
-
-    call: int
-    end: int
-    inside: frozenset[int]
-
-
-def self_times_by_program(
+def self_times(
     group: list[int],
     start: list[int],
     end: list[int],
-    names: list[int],
-    programs: list[int],
-    insides: Mapping[int, Mapping[int, frozenset[int]]],
+    names: Sequence[int] = (),
+    inside: Sequence[frozenset[int] | None] | None = None,
 ) -> tuple[list[int], list[int]]:
-    """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once.
+    """(self time, depth) of intervals that are sorted by group, start, and end backwards.
+
+    An interval is inside another one of its group if it begins there. Rounded clocks can make it end after the outer
+    one. The part after that end is not subtracted from the outer one. Two at once are subtracted once.
 
     Args:
-        insides: program → operation → operations inside it.
+        names: of the intervals, for `inside`.
+        inside: the names of what can be inside each interval, such as the body of a loop. Without it, all can be.
     """
     own = [b - a for a, b in zip(start, end, strict=True)]
     depth = [0] * len(own)
     covered: dict[int, int] = {}
-    loops: list[_Loop] = []
+    under_way: list[int] = []
     current: int | None = None
     for i, (g, a, b) in enumerate(zip(group, start, end, strict=True)):
         if g != current:
-            current, loops = g, []
-        loops = [loop for loop in loops if loop.end > a]
-        around = [loop for loop in loops if names[i] in loop.inside]
+            current, under_way = g, []
+        under_way = [j for j in under_way if end[j] > a]
+        around = under_way if inside is None else [j for j in under_way if names[i] in (inside[j] or ())]
         if around:
             outer = around[-1]
-            until = max(a, covered.get(outer.call, 0))
-            own[outer.call] -= max(0, min(b, outer.end) - until)
-            # Two that ran beside each other inside the loop are taken off it once.
-            covered[outer.call] = max(until, b)
+            until = max(a, covered.get(outer, 0))
+            own[outer] -= max(0, min(b, end[outer]) - until)
+            covered[outer] = max(until, b)
             depth[i] = len(around)
-        if inside := insides[programs[i]].get(names[i]):
-            loops.append(_Loop(i, b, inside))
+        if inside is None or inside[i]:
+            under_way.append(i)
     return own, depth
