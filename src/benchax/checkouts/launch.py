@@ -118,16 +118,17 @@ def clean_environ() -> dict[str, str]:
 
 def run_program(launch: Launch, program: str, argument: Any) -> subprocess.CompletedProcess[str]:
     """Returns the output of a program in a process of that version (`Launch.command`)."""
-    return subprocess.run(
-        launch.command(program, argument),
-        cwd=launch.folder,
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return _run(launch.command(program, argument), launch.folder)
+
+
+def _run(command: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run`; a command that cannot be executed fails, and its errors say why."""
+    # The environment may hold another JAX, which pip would take to be installed already.
+    how = {"text": True, "errors": "replace", "stdin": subprocess.DEVNULL, "env": clean_environ()}
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False, **how)
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
 
 
 # ---- environments with another JAX ------------------------------------------------------------------------------
@@ -202,10 +203,10 @@ def list_versions() -> list[str]:
     """
     if importlib.util.find_spec("pip") is None:
         raise NotAvailable("only pip can list the versions of JAX, and it is not installed", hint=LIST_THEM)
-    _, output = _run([sys.executable, "-m", "pip", "index", "versions", "jax"])
-    found = re.search(r"Available versions: (.*)", output)
+    done = _run([sys.executable, "-m", "pip", "index", "versions", "jax"])
+    found = re.search(r"Available versions: (.*)", done.stdout)
     if found is None:
-        raise NotAvailable(f"pip cannot list the versions of JAX: {_last_lines(output)}", hint=LIST_THEM)
+        raise NotAvailable(f"pip cannot list the versions of JAX: {_last_lines(done)}", hint=LIST_THEM)
     return sorted((v for v in found[1].split(", ") if re.fullmatch(r"[\d.]+", v)), key=version_key)
 
 
@@ -235,39 +236,26 @@ def _make(directory: Path, requirement: str, version: str) -> None:
     else:
         making = [sys.executable, "-m", "venv", str(directory)]
         filling = [python, "-m", "pip", "install", "--quiet", "--no-input", requirement]
-    is_made, output = _run(making)
-    if not is_made:
-        raise NotAvailable(f"no environment could be made in {directory}: {_last_lines(output)}")
-    is_filled, output = _run(filling)
-    if not is_filled:
-        raise _why(output, version)
+    if (made := _run(making)).returncode:
+        raise NotAvailable(f"no environment could be made in {directory}: {_last_lines(made)}")
+    if (filled := _run(filling)).returncode:
+        raise _why(filled, version)
 
 
-def _why(output: str, version: str) -> BenchaxError:
+def _why(done: subprocess.CompletedProcess[str], version: str) -> BenchaxError:
     """Turns the output of pip or uv into an error."""
+    output = done.stdout + done.stderr
     if _NO_NETWORK.search(output):
         return NotAvailable(
-            f"jax {version} cannot be downloaded, for want of a network or of a package index: {_last_lines(output)}"
+            f"jax {version} cannot be downloaded, for want of a network or of a package index: {_last_lines(done)}"
         )
     if _NO_VERSION.search(output):
         listed = re.search(r"\(from versions: (.*?)\)", output, re.DOTALL)  # pip says them, uv does not
         expected = one_of(listed[1].split(", "), version) if listed else "a version that was released"
         return UsageError(f"there is no jax {version} for Python {platform.python_version()}", expected)
-    return NotAvailable(f"jax {version} cannot be installed: {_last_lines(output)}")
+    return NotAvailable(f"jax {version} cannot be installed: {_last_lines(done)}")
 
 
-def _last_lines(output: str) -> str:
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+def _last_lines(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [" ".join(line.split()) for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return "; ".join(lines[-3:])[-600:] or "it gave no reason"
-
-
-def _run(command: Sequence[str]) -> tuple[bool, str]:
-    """(it went well, all that it printed)"""
-    env = clean_environ()  # PYTHONPATH may hold another JAX, which pip would take to be installed already
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=env, check=False
-        )
-    except OSError as error:
-        return False, str(error)
-    return done.returncode == 0, done.stdout + done.stderr

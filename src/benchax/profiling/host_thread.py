@@ -194,10 +194,9 @@ def read_samples(space: Space) -> StackSamples:
         late, _ = line.number("late_us")
         cpu, has_cpu = line.number("cpu_us")
         since, _ = line.number("since_us")
-        used_us: int | None = None
-        wall_us: int | None = None
+        cost: tuple[int | None, int | None] = (None, None)
         for end in line.find(ENDED.__eq__).tolist():
-            used_us, wall_us = int(line.number("used_us")[0][end]), int(line.number("wall_us")[0][end])
+            cost = int(line.number("used_us")[0][end]), int(line.number("wall_us")[0][end])
         return StackSamples(
             line.start_ps[chosen],
             np.searchsorted(ids, line.name_id[chosen]),
@@ -205,8 +204,7 @@ def read_samples(space: Space) -> StackSamples:
             late[chosen] * PS_PER_US,
             np.where(has_cpu, cpu, -1)[chosen],
             since[chosen],
-            used_us,
-            wall_us,
+            *cost,
         )
     none = np.zeros(0, np.int64)
     return StackSamples(none, none, (), none, none, none, None, None)

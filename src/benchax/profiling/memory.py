@@ -28,7 +28,7 @@ import math
 import threading
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,13 +123,10 @@ def live_arrays() -> list[jax.Array]:
 def live() -> Live:
     """Returns the arrays that are alive now. It collects garbage first: arrays that only a cycle holds are no leak."""
     gc.collect()
-    counts: Counter[tuple[tuple[int, ...], str]] = Counter()
-    sizes: Counter[tuple[tuple[int, ...], str]] = Counter()
+    sizes: dict[tuple[tuple[int, ...], str], list[int]] = defaultdict(list)
     for array in live_arrays():
-        kind = (tuple(array.shape), str(array.dtype))
-        counts[kind] += 1
-        sizes[kind] += array.nbytes
-    return {kind: (counts[kind], sizes[kind]) for kind in counts}
+        sizes[tuple(array.shape), str(array.dtype)].append(array.nbytes)
+    return {kind: (len(each), sum(each)) for kind, each in sizes.items()}
 
 
 def live_bytes(arrays: Live) -> int:
@@ -138,11 +135,12 @@ def live_bytes(arrays: Live) -> int:
 
 def left_over(before: Live, after: Live) -> tuple[LiveBuffers, ...]:
     """Returns the shapes and dtypes with more arrays now than before, largest first."""
-    found: list[LiveBuffers] = []
-    for (shape, dtype), (count, size) in after.items():
-        more = count - before.get((shape, dtype), (0, 0))[0]
-        if more > 0:
-            found.append(LiveBuffers(shape, dtype, more, size * more // count))
+    more = {kind: count - before.get(kind, (0, 0))[0] for kind, (count, _) in after.items()}
+    found = [
+        LiveBuffers(*kind, more[kind], size * more[kind] // count)
+        for kind, (count, size) in after.items()
+        if more[kind] > 0
+    ]
     return tuple(sorted(found, key=lambda one: (-one.size_bytes, one.shape, one.dtype)))
 
 
