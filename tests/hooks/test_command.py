@@ -114,17 +114,6 @@ def test_an_end_before_which_nothing_can_be_saved_is_said(programs: Programs, en
     assert "left no report: it ended by SIGKILL, a crash, os._exit or os.exec" in " ".join(ended.remarks)
 
 
-def test_a_handler_of_the_programs_own_for_sigterm_stays(programs: Programs) -> None:
-    ended = programs.python("""
-        import os, signal, sys
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
-        import jax
-        os.kill(os.getpid(), signal.SIGTERM)
-    """)
-
-    assert (ended.exit_code, len(ended.reports)) == (9, 1)
-
-
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(word=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), value=st.text())
 def test_any_text_reaches_the_program_and_comes_back(programs: Programs, word: str, value: str) -> None:
@@ -233,12 +222,22 @@ def test_the_program_sees_nothing_of_us(programs: Programs) -> None:
     assert (programs.folder / "seen").read_bytes() == alone
 
 
-def test_a_sitecustomize_of_the_users_is_loaded_as_ever(programs: Programs) -> None:
+HANDLER = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+import jax
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+CUSTOM = "import jax, sys, sitecustomize; sys.exit(0 if marked == sitecustomize.__file__ else 8)"
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(CUSTOM, 0), (HANDLER, 9)], ids=["sitecustomize", "SIGTERM"])
+def test_what_the_program_brings_of_its_own_works_as_ever(programs: Programs, code: str, exit_code: int) -> None:
     programs.write("sitecustomize.py", "import builtins\nbuiltins.marked = __file__")
 
-    ended = programs.python("import jax, sys, sitecustomize; sys.exit(0 if marked == sitecustomize.__file__ else 8)")
+    ended = programs.python(code)
 
-    assert (ended.exit_code, len(ended.reports)) == (0, 1)
+    assert (ended.exit_code, len(ended.reports)) == (exit_code, 1)
 
 
 def test_each_process_of_a_program_reports_for_itself(programs: Programs) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from steps_by_hand import US, call, work
 from xspace_by_hand import Event, op, plane, space
@@ -30,10 +28,13 @@ def trace(calls: int, until_us: int = 0) -> bytes:
     )
 
 
-def test_steps_are_counted_and_their_length_is_known() -> None:
-    found = look(trace(8))
+def test_steps_are_counted_and_a_program_that_is_called_once_or_not_at_all_has_none() -> None:
+    nothing = space(plane("/host:CPU", {"python": [Event("waiting", 0, 10)]}))
+    found, once = look(trace(8)), look(trace(1))
 
     assert (found.count, found.length_s) == (7, pytest.approx(0.001))
+    assert once == SeenSteps(0, None, once.n_events, in_all_s=0.0001)
+    assert look(nothing).in_all_s == 0.0
 
 
 def test_a_loop_that_had_ended_before_the_recording_does_not_count() -> None:
@@ -41,10 +42,6 @@ def test_a_loop_that_had_ended_before_the_recording_does_not_count() -> None:
 
     # Of two such recordings that one is kept in which the device did more.
     assert (found.count, found.worked_s) == (0, pytest.approx(8 * 0.0001))
-
-
-def test_a_program_that_is_called_once_has_no_steps() -> None:
-    assert look(trace(1)) == SeenSteps(0, None, look(trace(1)).n_events, in_all_s=0.0001)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +62,6 @@ def test_how_long_the_next_recording_is(
     seen: SeenSteps, recorded_s: float, in_all_s: float, expected: float | None
 ) -> None:
     assert next_duration(seen, recorded_s, in_all_s, least_steps=10) == expected
-
-
-def test_a_recording_in_which_nothing_ran_says_so() -> None:
-    nothing = space(plane("/host:CPU", {"python": [Event("waiting", 0, 10)]}))
-
-    assert (look(nothing).in_all_s, look(trace(1)).in_all_s) == (0.0, pytest.approx(0.0001))
 
 
 def test_the_program_that_devices_are_busy_with_is_the_one_whose_runs_are_counted() -> None:
@@ -109,21 +100,21 @@ def test_another_program_is_not_counted() -> None:
     assert read_run_times(space(plane("/host:CPU", {"python": []})), "jit_step") == {}
 
 
-def test_numbers_that_do_not_follow_each_other_count_nothing() -> None:
-    with pytest.raises(NotMeasured, match="the runs of jit_step are not numbered in a row by jax"):
-        read_run_times(recording(0, 1, 7), "jit_step")
+MIXED = [op("dot.1", i * US, US, hlo_module="jit_step", program_id=i, run_id=9) for i in (1, 2)]
 
 
-def test_programs_of_one_name_are_not_mixed() -> None:
-    runs = [op("dot.1", i * US, US, hlo_module="jit_step", program_id=i, run_id=9) for i in (1, 2)]
-
-    with pytest.raises(NotMeasured, match="not numbered in a row"):
-        read_run_times(space(plane("/host:CPU", {"pool": runs})), "jit_step")
-
-
-def test_a_recording_without_the_mark_of_the_clock_is_refused() -> None:
-    with pytest.raises(NotMeasured, match="does not say when it was recorded"):
-        read_run_times(recording(0, 1, is_marked=False), "jit_step")
+@pytest.mark.parametrize(
+    ("recorded", "why"),
+    [
+        (recording(0, 1, 7), "the runs of jit_step are not numbered in a row by jax"),
+        (space(plane("/host:CPU", {"pool": MIXED})), "not numbered in a row"),
+        (recording(0, 1, is_marked=False), "does not say when it was recorded"),
+    ],
+    ids=["a gap", "two programs of one name", "no mark of the clock"],
+)
+def test_runs_that_cannot_be_counted_are_refused(recorded: bytes, why: str) -> None:
+    with pytest.raises(NotMeasured, match=why):
+        read_run_times(recorded, "jit_step")
 
 
 class Loop:
@@ -163,16 +154,10 @@ def test_a_loop_that_ends_meanwhile_is_told_by_the_windows_that_it_filled() -> N
     assert measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait) == pytest.approx(1.1e-3 / 101, rel=1e-6)
 
 
-def test_a_loop_that_has_ended_is_not_measured() -> None:
-    loop = Loop(ends_after=0)
+def test_a_loop_that_has_ended_and_a_window_with_one_run_are_not_measured() -> None:
+    ended, loop = Loop(ends_after=0), Loop()
 
     with pytest.raises(NotMeasured, match="jit_step was not run any more"):
-        measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait)
-
-
-def test_a_window_with_one_run_is_not_enough() -> None:
-    loop = Loop()
-    loop.wait: Callable[[float], None] = lambda for_s: None
-
+        measure_plain_pace("jit_step", 100e-6, ended.record, ended.wait)
     with pytest.raises(NotMeasured, match="too few runs"):
-        measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait)
+        measure_plain_pace("jit_step", 100e-6, loop.record, lambda for_s: None)

@@ -230,23 +230,18 @@ print(len(jax.devices()), ask().xplane.exists())
 
 
 @pytest.mark.slow
-def test_only_the_first_process_listens_and_the_others_are_told(served) -> None:
-    ended = served("import jax, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import jax'], check=True)")
+def test_a_process_that_cannot_listen_runs_and_is_told(
+    served, server: ProfileServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = served("import jax, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import jax'], check=True)")
+    ended = served("import jax; print('fine')", port=server.port)
 
-    parent, child = (report.result for report in ended.reports)
+    parent, child = (report.result for report in first.reports)
     assert parent["port"] is not None
     assert child["port"] is None
     assert child["remarks"] == [
-        f"process {ended.reports[0].pid} of this program has the port, and one process can be asked"
+        f"process {first.reports[0].pid} of this program has the port, and one process can be asked"
     ]
-
-
-@pytest.mark.slow
-def test_a_program_whose_port_is_taken_runs_and_is_told(
-    served, server: ProfileServer, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ended = served("import jax; print('fine')", port=server.port)
-
     out, err = capfd.readouterr()
     assert (ended.exit_code, out) == (0, "fine\n")
     assert f"runs, but cannot be recorded: cannot listen on port {server.port}" in err
@@ -324,19 +319,16 @@ def test_a_server_with_another_key_is_not_believed(stranger, tmp_path: Path) -> 
         key_file(port).unlink()
 
 
-def test_a_folder_that_cannot_be_written_to_is_seen_before_anything_is_recorded(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_and_a_limit_of_time_are_said(server: ProfileServer, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("a file")
 
-    with serve() as server, pytest.raises(UsageError, match=r"cannot write a profile into .*taken.*: File exists"):
+    with pytest.raises(UsageError, match=r"cannot write a profile into .*taken.*: File exists"):
         attach(server.port, SHORT, taken)
+    with pytest.raises(NotMeasured, match=r"the recording did not come back within 0\.5 s"):
+        attach(server.port, Ask(60.0), tmp_path, limit_s=0.5)
 
     assert server.recordings == 0
-
-
-def test_a_limit_of_time_is_said(tmp_path: Path) -> None:
-    with serve() as server, pytest.raises(NotMeasured, match=r"the recording did not come back within 0\.5 s"):
-        attach(server.port, Ask(60.0), tmp_path, limit_s=0.5)
 
 
 @pytest.mark.parametrize("duration_s", [None, "1", True, 61, float("nan")])

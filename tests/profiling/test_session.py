@@ -98,25 +98,16 @@ def test_an_old_jax_is_a_warning(monkeypatch: Any) -> None:
     assert "0.6.0" in remark.message
 
 
-def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "täken").write_text("")
-
-    for folder in (tmp_path / "täken", tmp_path / "täken" / "below"):
-        (remark,) = about_folder(folder)
-        assert (remark.code, remark.severity) == ("no-folder", "error")
-        assert "täken" in remark.message
-
-
-def test_a_folder_that_takes_no_files_is_an_error() -> None:
+def test_a_folder_that_cannot_hold_a_trace_is_an_error(tmp_path: Path) -> None:
     """/proc refuses root, too."""
-    (remark,) = about_folder(Path("/proc/benchax"))
+    (tmp_path / "täken").write_text("")
+    found = [
+        about_folder(folder) for folder in (tmp_path / "täken", tmp_path / "täken" / "below", Path("/proc/benchax"))
+    ]
+    full = about_folder(tmp_path, least_free_bytes=2**60)
 
-    assert (remark.code, remark.severity) == ("no-folder", "error")
-    assert "cannot write into '/proc'" in remark.message
-
-
-def test_a_full_disk_is_an_error_with_both_sizes(tmp_path: Path) -> None:
-    (remark,) = about_folder(tmp_path, least_free_bytes=2**60)
-
-    assert (remark.code, remark.severity) == ("disk-full", "error")
-    assert "free, and a trace needs at least 1048576 TiB" in remark.message
+    assert [codes(each) for each in found] == [[("no-folder", "error")]] * 3
+    assert all("täken" in remark.message for (remark,) in found[:2])
+    assert "cannot write into '/proc'" in found[2][0].message
+    assert codes(full) == [("disk-full", "error")]
+    assert "free, and a trace needs at least 1048576 TiB" in full[0].message
