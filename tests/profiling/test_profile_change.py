@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchax.profiling.profile_change import compare_profiles
+from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.results.profile import Op, PartChange, Profile, Run, StepPart, StepSplit
 
 

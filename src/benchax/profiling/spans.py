@@ -143,7 +143,7 @@ def self_times(
 
     Args:
         names: of the intervals, for `inside`.
-        inside: the names of what can be inside each interval, such as the body of a loop. Without it, all can be.
+        inside: for each interval, the names that can be inside it, as in the body of a loop. Without it, all can be.
     """
     own = [b - a for a, b in zip(start, end, strict=True)]
     depth = [0] * len(own)
