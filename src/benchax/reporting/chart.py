@@ -18,7 +18,7 @@ charts so that they answer to pointers and keys (`html.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from benchax.model import Severity
@@ -200,29 +200,17 @@ def describe_value(value: float, quantity: Quantity, digits: int = 3) -> str:
 # Trees from paths: what is made of many parts, each of which says where it belongs.
 
 
-@dataclass
-class _Growing:
-    value: float = 0.0
-    parts: dict[str, _Growing] = field(default_factory=dict[str, "_Growing"])
-    detail: str = ""
-
-
 def grow(leaves: Iterable[tuple[Sequence[str], float, str]]) -> tuple[Branch, ...]:
     """Adds up (path from the root, value, detail); what has no value is left out."""
-    whole = _Growing()
+    inside: dict[str, list[tuple[Sequence[str], float, str]]] = {}
     for path, value, detail in leaves:
-        if value <= 0:
-            continue
-        node = whole
-        for name in path:
-            node = node.parts.setdefault(name, _Growing())
-            node.value += value
-        node.detail = detail
-    return _branches(whole)
-
-
-def _branches(node: _Growing) -> tuple[Branch, ...]:
-    return tuple(Branch(name, part.value, _branches(part), part.detail) for name, part in node.parts.items())
+        if path and value > 0:
+            inside.setdefault(path[0], []).append((path[1:], value, detail))
+    details = {name: [detail for path, _, detail in listed if not path] for name, listed in inside.items()}
+    return tuple(
+        Branch(name, sum(value for _, value, _ in listed), grow(listed), "".join(details[name][-1:]))
+        for name, listed in inside.items()
+    )
 
 
 # A heat map knows nothing of grids: squares come with a time in seconds or a status.
@@ -248,16 +236,13 @@ def chart_heat_map(
     title: str = "",
 ) -> Chart:
     """One line of squares per row."""
+    named = [[("" if s.value_s is not None else s.status.replace("_", " ")) for s in line] for line in squares]
     cells = Cells(
         tuple(tuple(square.value_s for square in line) for line in squares),
-        tuple(tuple(_name_status(square) for square in line) for line in squares),
+        tuple(map(tuple, named)),
         tuple(tuple(STATUS_STYLES.get(square.status, "faint") for square in line) for line in squares),
     )
     return Chart(name_places(columns, x_title), name_places(rows), (cells,), title)
-
-
-def _name_status(square: Square) -> str:
-    return "" if square.value_s is not None else square.status.replace("_", " ")
 
 
 def name_places(names: Sequence[str], title: str = "") -> Axis:

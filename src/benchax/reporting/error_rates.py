@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
-from benchax.model import Environment
 from benchax.reporting.document import Document, Table, TableColumn, list_lines, tabulate
 from benchax.reporting.tables import CASE, name_device
 from benchax.stats.verdicts import Ratio, Verdict
@@ -51,19 +50,14 @@ def about(found: ErrorRates) -> Iterator[str]:
     """The machine, and what else it did."""
     env = next((t.comparison.environment for t in found.trials if t.comparison.environment), None)
     if env is not None:
-        yield " · ".join(_machine(env))
+        cores, jax = f"{env.cores} cores" * bool(env.cores), f"jax {env.jax}" * bool(env.jax)
+        yield " · ".join(filter(None, (env.host, env.backend, name_device(env), cores, jax)))
     noise = found.noise
-    others = "not measured" if noise.others_share is None else percent(noise.others_share)
-    stolen = "not measured" if noise.steal_share is None else percent(noise.steal_share)
+    others, stolen = (
+        "not measured" if share is None else percent(share) for share in (noise.others_share, noise.steal_share)
+    )
     load = "not measured" if noise.load_1m is None else f"{noise.load_1m:.2f}"
     yield f"load {load}, benchax included · CPU time of others {others} · taken by the hypervisor {stolen}"
-
-
-def _machine(env: Environment) -> list[str]:
-    cores = f"{env.cores} cores" if env.cores else None
-    return [
-        part for part in (env.host, env.backend, name_device(env), cores, f"jax {env.jax}" if env.jax else None) if part
-    ]
 
 
 def verdict_grid(found: ErrorRates) -> Table:
@@ -85,17 +79,17 @@ def _share(tally: Tally, word: Verdict) -> str:
 
 def effect_grid(found: ErrorRates) -> Table:
     """Shows the real effects: the work outside the loop makes a planted change smaller."""
+    times = {kernel: found.baseline_s(kernel) for kernel in found.kernels}
     lines = [
-        (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
-        for kernel in found.kernels
+        (
+            kernel,
+            "" if time_s is None else seconds(time_s),
+            *(_effect(found, kernel, planted) for planted in found.planted),
+        )
+        for kernel, time_s in times.items()
     ]
     columns = (TableColumn(f"really, of {planted_name(planted)}", least_width=8) for planted in found.planted)
     return tabulate((CASE, "median", *columns), lines)
-
-
-def _time(found: ErrorRates, kernel: str) -> str:
-    value = found.baseline_s(kernel)
-    return "" if value is None else seconds(value)
 
 
 def _effect(found: ErrorRates, kernel: str, planted: float) -> str:
@@ -121,10 +115,13 @@ def sentences(found: ErrorRates) -> Iterator[str]:
 
 def _false_alarms(tally: Tally) -> str:
     """States the most important rate: users ignore a tool that raises many false alarms."""
-    slower, faster = tally.verdicts["slower"], tally.verdicts["faster"]
+    slower, faster = (
+        {0: "never", 1: "once", 2: "twice"}.get(n, f"{n} times")
+        for n in (tally.verdicts["slower"], tally.verdicts["faster"])
+    )
     return (
-        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {_times(slower)} and "
-        f"faster {_times(faster)}. On this machine, as it was now, it reports slower for at most "
+        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {slower} and "
+        f"faster {faster}. On this machine, as it was now, it reports slower for at most "
         f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
     )
 
@@ -137,7 +134,3 @@ def _caught(tally: Tally) -> str:
         f"It called {slower} of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted "
         f"slower: it finds at least {percent(low)} of such changes (at 95 % confidence)."
     )
-
-
-def _times(n: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(n, f"{n} times")

@@ -49,47 +49,37 @@ COLUMNS = (
 
 def document(e: Experiment) -> Document:
     blocks: list[Block] = [Heading(f"{e.name}: {answer(e)}", 1, (heading(e),)), table(e)]
-    if findings(e).rows:
-        blocks.append(Facts((findings(e),), "words"))
+    if (found := findings(e)).rows:
+        blocks.append(Facts((found,), "words"))
     for curve in e.curves:
-        blocks += [Heading(curve.title), curve_table(curve)]
-        blocks += [Paragraph(curve.sentence)] if curve.sentence else []
+        blocks += [Heading(curve.title), curve_table(curve), *([Paragraph(curve.sentence)] if curve.sentence else [])]
     if e.ablation:
-        blocks.append(
-            Facts(
-                (
-                    Section(
-                        "what each contributes, where all are on",
-                        tuple(TextRow(one.name, one.sentence) for one in e.ablation),
-                    ),
-                ),
-                "words",
-            )
-        )
+        rows = tuple(TextRow(one.name, one.sentence) for one in e.ablation)
+        blocks.append(Facts((Section("what each contributes, where all are on", rows),), "words"))
     return Document((*blocks, *list_remarks(remarks(e))))
 
 
 def answer(e: Experiment) -> str:
     """fused is fastest, 1.31× (1.28 – 1.35); or no variant is faster."""
     if e.baseline.status != "ok":
-        return (
-            f"the baseline is no reference: {STATUS[e.baseline.status]}, {truncate(e.baseline.reason, LONGEST_SPECS)}"
-        )
+        reason = truncate(e.baseline.reason, LONGEST_SPECS)
+        return f"the baseline is no reference: {STATUS[e.baseline.status]}, {reason}"
     timed = [(row, row.comparison) for row in e.rows if row.status == "ok" and row.comparison and speedup(row)]
     faster = {c.ratio or 1.0: row for row, c in timed if c.verdict == "faster"}
-    if not timed:  # some compare times to build, others count, or are measured at many points
-        said = [
-            curve.sentence or curve.title
-            if any(point.seconds for point in curve.points)
-            else f"{curve.title}, counted and not timed"
-            for curve in e.curves
-        ]
-        said += [f"{row.name}: {row.sentence}" for row in e.rows if row.sentence]
-        return truncate(said[0], LONGEST_SPECS) if said else "no variant was timed"
-    if not faster:
+    if faster:
+        best = faster[min(faster)]
+        return f"{best.name} is fastest, {speedup(best)}"
+    if timed:
         return "no variant is faster"
-    best = faster[min(faster)]
-    return f"{best.name} is fastest, {speedup(best)}"
+    # Some compare times to build, others count, or are measured at many points.
+    said = [
+        curve.sentence or curve.title
+        if any(point.seconds for point in curve.points)
+        else f"{curve.title}, counted and not timed"
+        for curve in e.curves
+    ]
+    said += [f"{row.name}: {row.sentence}" for row in e.rows if row.sentence]
+    return truncate(said[0], LONGEST_SPECS) if said else "no variant was timed"
 
 
 def heading(e: Experiment) -> str:
@@ -135,10 +125,8 @@ def error(row: VariantRow) -> str:
     e = row.errors
     if e is None:
         return ""
-    broken = [f"{count} {what}" for count, what in ((e.nans, "NaN"), (e.overflows, "inf")) if count]
-    if broken:
-        return ", ".join(broken)
-    return "" if e.max_rel is None else f"{e.max_rel:.1e}" if e.max_rel else "0"
+    broken = ", ".join(f"{count} {what}" for count, what in ((e.nans, "NaN"), (e.overflows, "inf")) if count)
+    return broken or ("" if e.max_rel is None else f"{e.max_rel:.1e}" if e.max_rel else "0")
 
 
 def verdict(row: VariantRow) -> str:
@@ -161,9 +149,7 @@ def findings(e: Experiment) -> Section:
     for row in (e.baseline, *e.rows):
         lines = [row.sentence] if row.sentence else []
         lines += [f"{label}: {truncate(what, LONGEST_SPECS) if label in SPECS else what}" for label, what in row.facts]
-        rows += [
-            TextRow(row.name if not i else "", line, style="" if not i else "faint") for i, line in enumerate(lines)
-        ]
+        rows += [TextRow("", line, style="faint") if i else TextRow(row.name, line) for i, line in enumerate(lines)]
     return Section("in words", tuple(rows))
 
 

@@ -23,7 +23,6 @@ from benchax.reporting.document import (
     Section,
     Sparkline,
     Table,
-    TableColumn,
     TextRow,
     tabulate_outline,
 )
@@ -80,19 +79,16 @@ def _render_section(section: Section) -> Iterator[str]:
 
 def _render_row(row: TextRow) -> str:
     label = f"{_bold(row.label)}:" if row.label.strip() else ""
-    values = ", ".join(text for text in map(escape, (row.value, row.detail)) if text)
-    return " ".join(part for part in (label, values) if part)
+    values = ", ".join(filter(None, map(escape, (row.value, row.detail))))
+    return " ".join(filter(None, (label, values)))
 
 
 def _render_table(table: Table) -> str:
     head = [escape(name) for name in table.names]
     rule = ["---:" if column.kind == "numbers" else "---" for column in table.columns]
-    rows = [[_render_cell(c, text) for c, text in zip(table.columns, line, strict=True)] for line in table.lines]
+    writers = [code if column.kind == "names" else escape for column in table.columns]
+    rows = [[write(text) for write, text in zip(writers, line, strict=True)] for line in table.lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
-
-
-def _render_cell(column: TableColumn, text: str) -> str:
-    return code(text) if column.kind == "names" and text else escape(text)
 
 
 def _fence(block: Code) -> str:
@@ -117,9 +113,6 @@ def escape(content: str) -> str:
     """As text of one line: nothing in it formats, links, mentions anyone or ends the cell."""
     one_line = " ".join(content.split())
     visible = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in one_line)
-    return _NUMBERED.sub(lambda m: f"{m[1]}&#{ord(m[2])};", _SPECIAL.sub(_entity, visible))
-
-
-def _entity(match: re.Match[str]) -> str:
-    """Not a backslash: GitHub takes \\| inside a table apart before it reads what is in the cell, and @name with it."""
-    return f"&#{ord(match[1])};"
+    # Not a backslash: GitHub takes \| inside a table apart before it reads what is in the cell, and @name with it.
+    entities = _SPECIAL.sub(lambda m: f"&#{ord(m[1])};", visible)
+    return _NUMBERED.sub(lambda m: f"{m[1]}&#{ord(m[2])};", entities)

@@ -153,17 +153,15 @@ MOST_NAMES = 3
 
 def _stored_line(row: StoredRow, date: str, has_timer: bool) -> tuple[str, ...]:
     """`has_timer`: the head of the table has the timer."""
-    if row.failure_kind is not None:
-        time = row.failure_kind.replace("_", " ")
-    else:
-        time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
+    failed = row.failure_kind.replace("_", " ") if row.failure_kind else ""
+    time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
     return (
         str(row.id),
         date,
         one_line(row.case.label),
-        "" if has_timer or row.failure_kind else row.timer or "",
-        time,
-        seconds(row.compile_s) if row.compile_s is not None and not row.failure_kind else "",
+        "" if has_timer or failed else row.timer or "",
+        failed or time,
+        seconds(row.compile_s) if row.compile_s is not None and not failed else "",
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
     )
 
@@ -181,12 +179,12 @@ def describe_fact(name: str, value: Any) -> str:
         return "unknown"
     if name == "memory_bytes":
         return size(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, Mapping):
         settings = cast("Mapping[str, Any]", value)
         return "\n".join(f"{k}={v}" for k, v in sorted(settings.items())) or "none set"
-    return ", ".join(map(str, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[Any, ...]", value)))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 # ---- a time with its interval ----------------------------------------------------------------------------------
@@ -241,20 +239,20 @@ def agreement(s: Summary) -> str:
         why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
         return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "one process only", why)))
     agreeing = s.processes - len(s.outlying_s)
-    if agreeing == s.processes:
-        return f"{s.processes} processes agree"
     if 2 * agreeing <= s.processes:
         return f"{s.processes} processes differ: {seconds_range(s.process_medians_s[0], s.process_medians_s[-1])}"
-    slow = [median_s for median_s in s.outlying_s if median_s > s.median_s]
-    fast = [median_s for median_s in s.outlying_s if median_s < s.median_s]
-    outliers = ", ".join(_count_outliers(found, how) for found, how in ((slow, "slow"), (fast, "fast")) if found)
-    return f"{agreeing} of {s.processes} processes agree; {outliers}"
+    slow = _count_outliers([median_s for median_s in s.outlying_s if median_s > s.median_s], "slow")
+    fast = _count_outliers([median_s for median_s in s.outlying_s if median_s < s.median_s], "fast")
+    if not s.outlying_s:
+        return f"{s.processes} processes agree"
+    return f"{agreeing} of {s.processes} processes agree; {', '.join([*slow, *fast])}"
 
 
-def _count_outliers(medians_s: Sequence[float], how: str) -> str:
+def _count_outliers(medians_s: Sequence[float], how: str) -> list[str]:
+    """Returns none if there are no outliers."""
     if len(medians_s) == 1:
-        return f"one was {how} ({seconds(medians_s[0])})"
-    return f"{len(medians_s)} were {how} ({seconds_range(medians_s[0], medians_s[-1])})"
+        return [f"one was {how} ({seconds(medians_s[0])})"]
+    return [f"{len(medians_s)} were {how} ({seconds_range(medians_s[0], medians_s[-1])})"] if medians_s else []
 
 
 def _why_unstable(s: Summary) -> str:
@@ -308,16 +306,16 @@ def share_remarks(
         apart: codes of remarks that are about one case even if other cases have them.
     """
     listed = {name: tuple(each_once(remarks)) for name, remarks in by_name.items()}
-    holders: dict[str, dict[str, list[Remark]]] = {}
+    holders: dict[str, list[tuple[str, Remark]]] = {}
     for name, remarks in listed.items():
         for remark in remarks:
-            holders.setdefault(remark.code, {}).setdefault(name, []).append(remark)
+            holders.setdefault(remark.code, []).append((name, remark))
     common = {
-        code: {name: remarks[0] for name, remarks in held.items()}
+        code: dict(held)
         for code, held in holders.items()
-        if len(held) > max(1, MOST_SHARED * len(listed))
+        if len(dict(held)) == len(held) > max(1, MOST_SHARED * len(listed))
         and code not in apart
-        and all(len(remarks) == 1 and remarks[0].severity != "error" for remarks in held.values())
+        and all(remark.severity != "error" for _, remark in held)
     }
     return SharedRemarks(
         tuple(_join_remarks(held, list(listed), noun) for held in common.values()),
@@ -329,15 +327,13 @@ def share_remarks(
 def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -> Remark:
     """busy: 18 of 20 cases, not f and g; of h: other processes used 20 % of the CPU"""
     first_name, first = next(iter(held.items()))
-    lacking = [name for name in names if name not in held]
-    everyone = f"both {noun}s" if len(names) == 2 else f"all {len(names)} {noun}s"
-    counted = f"{len(held)} of {len(names)} {noun}s" if lacking else everyone
-    if 0 < len(lacking) <= MOST_EXCEPTIONS:
-        counted += f", not {' and '.join(filter(None, (', '.join(lacking[:-1]), lacking[-1])))}"
-    is_alike = len({remark.message for remark in held.values()}) == 1
+    counted = f"both {noun}s" if len(names) == 2 else f"all {len(names)} {noun}s"
+    if lacking := [name for name in names if name not in held]:
+        few = f", not {' and '.join(filter(None, (', '.join(lacking[:-1]), lacking[-1])))}"
+        counted = f"{len(held)} of {len(names)} {noun}s" + (few if len(lacking) <= MOST_EXCEPTIONS else "")
     # Numbers of one case are said to be its own.
-    message = first.message if is_alike else f"of {first_name}: {first.message}"
-    return replace(first, message=f"{first.code}: {counted}; {message}")
+    of = "" if len({remark.message for remark in held.values()}) == 1 else f"of {first_name}: "
+    return replace(first, message=f"{first.code}: {counted}; {of}{first.message}")
 
 
 def each_once(remarks: Iterable[Remark]) -> list[Remark]:
@@ -355,13 +351,10 @@ NOT_MEASURED = "the rates of that machine, with its settings, were never measure
 
 def describe_rates(peaks: Peaks) -> str:
     """The best that was reached: 20 GB/s in memory (268 MB), 80 GB/s in caches (262 kB), 100 GFLOP/s by f32 matmuls."""
-    parts = [
-        f"{rate(per_s, 'B')} {where} ({size(array_bytes)})"
-        for per_s, where, array_bytes in (
-            (peaks.memory_bytes_per_s, "in memory", peaks.memory_array_bytes),
-            (peaks.cache_bytes_per_s, "in caches", peaks.cache_array_bytes),
-        )
-        if per_s
-    ]
-    parts += [f"{rate(per_s, 'FLOP')} by matmuls of {dtype}" for dtype, per_s in peaks.matmul_flops_per_s.items()]
-    return ", ".join(parts) + ", the best that were reached"
+    moved = (
+        (peaks.memory_bytes_per_s, "in memory", peaks.memory_array_bytes),
+        (peaks.cache_bytes_per_s, "in caches", peaks.cache_array_bytes),
+    )
+    bytes_at = [f"{rate(per_s, 'B')} {where} ({size(array_bytes)})" for per_s, where, array_bytes in moved if per_s]
+    flops = [f"{rate(per_s, 'FLOP')} by matmuls of {dtype}" for dtype, per_s in peaks.matmul_flops_per_s.items()]
+    return ", ".join([*bytes_at, *flops, "the best that were reached"])

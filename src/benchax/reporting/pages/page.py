@@ -86,13 +86,10 @@ def render_page(title: str, documents: Sequence[Document], shared: Shared | None
 def _render_parts(documents: Sequence[Document]) -> Markup:
     """Renders the first document, then each other one as a part that opens. The controls that filter the parts come
     before the parts."""
-    if not documents:
-        return Markup("")
     targets = {title: f"part-{n}" for n, part in enumerate(documents) if n and (title := part.title)}
-    first = BlockWriter(targets=targets).render(documents[0].blocks)
-    is_open = len(documents) - 1 <= MOST_OPEN
-    parts = [_render_part(part, f"part-{n}", is_open) for n, part in enumerate(documents) if n]
-    return Markup(first + "".join(parts))
+    first = [BlockWriter(targets=targets).render(document.blocks) for document in documents[:1]]
+    parts = [_render_part(part, f"part-{n}", len(documents) <= MOST_OPEN + 1) for n, part in enumerate(documents) if n]
+    return Markup("".join([*first, *parts]))
 
 
 def _render_part(part: Document, id: str, is_open: bool) -> Markup:
@@ -108,9 +105,7 @@ def _render_part(part: Document, id: str, is_open: bool) -> Markup:
 
 def asset_text(name: str) -> str:
     """The text of one of `ASSETS`, or of the licence of the chart library."""
-    if name == "page.js":
-        return "\n".join(_read(part) for part in SCRIPTS)
-    return _read(name)
+    return "\n".join(map(_read, SCRIPTS)) if name == "page.js" else _read(name)
 
 
 @cache
