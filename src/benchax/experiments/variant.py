@@ -361,12 +361,9 @@ def _module_of(file: Path, own: str) -> str | None:
 T = TypeVar("T")
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
 BASELINE_OF_GROUP = "the others are compared with it"
-LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
 ROUNDINGS = 4.0
 """Errors in a lower precision may be so many times those that rounding the inputs makes alone: what is between is
 rounded as well."""
-COMPARED_ELSEWHERE = ("outputs-differ",)
-"""Remarks of a comparison that say, by other rules, what the errors say."""
 
 
 def seen_row(name: str, title: str, seen: Observation) -> VariantRow:
@@ -427,7 +424,8 @@ def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow
     is wrong."""
     if comparison.differs and comparison.numerics and row.errors is None:
         return wrong_row(row, comparison.numerics.why)
-    kept = tuple(remark for remark in comparison.remarks if remark.code not in COMPARED_ELSEWHERE)
+    # It says, by other rules, what the errors say.
+    kept = tuple(remark for remark in comparison.remarks if remark.code != "outputs-differ")
     comparison = replace(comparison, remarks=kept, numerics=None)
     if comparison.failure is not None:
         failed = failed_row(row.name, row.title, comparison.failure)
@@ -567,7 +565,8 @@ def judge(
         seen = looked.seen[name]
         row = seen_row(name, one.title, seen)
         if one.has_loop and row.flops is not None:
-            row = replace(row, flops=None, absent=(*row.absent, LOOPS_COUNT_ONCE))
+            absent = Absent("flops", "XLA counts the body of a loop once")
+            row = replace(row, flops=None, absent=(*row.absent, absent))
         if why := wrongness(one.tolerance, seen, own):
             row = wrong_row(row, why)
         elif seen.is_same_program(own):

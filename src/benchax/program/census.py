@@ -49,8 +49,8 @@ _CALL = "custom call "
 _OURS = "benchax_"
 
 # Rough prices in the unit of one addition: enough to tell a sine that is missing from an index that is.
-_PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, "custom": 1e4, UNKNOWN_LOOP: 1e4}
-_TRANSCENDENTAL_PRICE = 10.0
+_PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, UNKNOWN_LOOP: 1e4}
+_PRICES |= dict.fromkeys(work.TRANSCENDENTAL, 10.0)
 
 # More may be added than may be missing: fusing repeats cheap producers in a region that does all of the work, but
 # nothing that XLA does leaves a part of it out, unless it moved that part out of the timed loop.
@@ -130,9 +130,7 @@ def _with_passed_on(alone: OperationTally, copied: float) -> OperationTally:
 
 def price(name: str) -> float:
     """Returns what one operation of that name costs, in additions."""
-    if name in work.TRANSCENDENTAL:
-        return _TRANSCENDENTAL_PRICE
-    return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
+    return 1e4 if name.startswith(_CALL) else _PRICES.get(name, 1.0)
 
 
 def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computation | None:

@@ -67,8 +67,6 @@ FREE = _names(
 )
 
 _SHAPE = re.compile(r"\b[a-z]\w*\[([^\]]*)\]")
-_CONTRACTED = re.compile(r'"lhs_contracting_dimensions":\[([^\]]*)\]')
-_WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 
 
 class Work(NamedTuple):
@@ -133,7 +131,7 @@ def _library_product(computation: Computation, instruction: Instruction) -> Work
     """
     if "dim_labels" in hlo.attributes(instruction):
         return _convolution(computation, instruction, lambda _: Work())
-    written = _CONTRACTED.search(instruction.attributes)
+    written = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', instruction.attributes)
     left = _operand_dimensions(computation, instruction, 0)
     axes = [int(axis) for axis in re.findall(r"\d+", written[1])] if written else []
     return Work(flops=2.0 * math.prod(left[d] for d in axes if d < len(left)) * elements(instruction.shape))
@@ -167,7 +165,7 @@ def _valid(image: int, result: int, window: dict[str, int]) -> int:
 
 def _windows(instruction: Instruction, axes: int) -> list[dict[str, int]]:
     """`{size=3x3 pad=1_1x1_1 stride=2x2}` by axis; of the padding the low side, which decides where windows begin."""
-    written = dict(_WINDOW.findall(hlo.attributes(instruction).get("window", "")))
+    written = dict(re.findall(r"(\w+)=([\w\-]+)", hlo.attributes(instruction).get("window", "")))
     defaults = {"size": 1, "stride": 1, "pad": 0, "lhs_dilate": 1, "rhs_dilate": 1}
     return [
         {
@@ -640,7 +638,6 @@ _START = "-start"
 _PARTITIONS = re.compile(r"\bnum_partitions=(\d+)")
 _REPLICAS = re.compile(r"\breplica_count=(\d+)")
 _LISTED = re.compile(r"\{([\d,\s]+)\}")
-_IOTA = re.compile(r"\[\d+,(\d+)\]<=")
 _MESH = re.compile(r"mesh\[(?P<sizes>[^\]]*)\]\s*\{(?P<axes>[^}]*)\}")
 _AXIS = re.compile(r"'([^']*)'(?:\s*=\s*(\d+))?")
 
@@ -719,7 +716,7 @@ def _group_size(groups: str | None, devices: int) -> int | None:
         sizes = {name: int(size) for name, size in _AXIS.findall(mesh["sizes"]) if size}
         axes = [name for name, _ in _AXIS.findall(mesh["axes"])]
         return math.prod(sizes[a] for a in axes) if all(a in sizes for a in axes) else None
-    if iota := _IOTA.match(groups):
+    if iota := re.match(r"\[\d+,(\d+)\]<=", groups):
         return int(iota[1])
     if groups.replace(" ", "") in ("{}", "{{}}"):
         return devices

@@ -408,7 +408,6 @@ WHOLE = "the whole batch through all stages on one device"
 TRIAL_S = 0.2
 MOST_SLOWDOWN = 1.2
 """Fake devices that slow one another down further than this stand for no devices."""
-UNTIMED = ("not timed:", "each reading is so like the one before it that their median has no interval")
 
 
 def _chain(stages: tuple[Stage, ...], x: Any) -> Any:
@@ -657,7 +656,8 @@ def _try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, is_timed: bool)
     facts = (predicted, *record(lambda: pipe(parts), pipe.devices, IDLE, idle_of), handed)
     time = time_calls(lambda: pipe(parts))
     # A median without its interval is no number to stand behind.
-    return ((*facts, UNTIMED), None) if time.low is None else (facts, time)
+    untimed = ("not timed:", "each reading is so like the one before it that their median has no interval")
+    return ((*facts, untimed), None) if time.low is None else (facts, time)
 
 
 def bubble(stages: int, micro_batches: int) -> float:

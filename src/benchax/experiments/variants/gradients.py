@@ -141,12 +141,6 @@ def _check_loss(returned: Any) -> None:
 # Two gradients are not seen. One was made before the trace, such as `grad_fn = jax.value_and_grad(loss)` at the top of
 # a module. The other is inside a jit that JAX has already traced for the same shapes.
 
-TAKES_NONE = (
-    "it takes no gradient that can be seen while it is traced (jax.grad, jax.value_and_grad), and is no loss, which "
-    "returns one float"
-)
-
-
 Loss = Callable[..., Any]
 GradientChange = Callable[[Loss, Callable[[Loss], Any]], Any]
 """Another way to take a gradient: (the loss, what makes the function of value and gradient of a loss, as
@@ -225,7 +219,10 @@ def remat(asked: Asked) -> ChangedCase:
     """Among other variants: a step that takes gradients, recomputed in the first of the ways."""
     way = _read_ways(asked)[0]
     if not takes_gradients(asked.plain.fn, asked.inputs):
-        raise NotAvailable(TAKES_NONE)
+        raise NotAvailable(
+            "it takes no gradient that can be seen while it is traced (jax.grad, jax.value_and_grad), and is no loss, "
+            "which returns one float"
+        )
     return change_step(replace(asked.plain, jit=True), asked.inputs, way, (("recomputed", way.title),))
 
 

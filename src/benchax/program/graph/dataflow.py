@@ -29,7 +29,6 @@ _Called = Sequence[tuple[str, Computation]]
 """(attribute, computation) as in `Module.called_computations`."""
 
 _LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
-_CUSTOM_FUSION = re.compile(r'"kind":"(\w+)"')
 _NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
 _PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}
@@ -265,7 +264,7 @@ def _input_name(found: Instruction, attributes: dict[str, str], source: str, is_
 
 def _fusion(attributes: dict[str, str], inside: Computation) -> tuple[Role, str, tuple[str, ...]]:
     work = [i for i in inside.instructions if i.opcode not in _NOT_COUNTED]
-    custom = _CUSTOM_FUSION.search(attributes.get("backend_config", ""))
+    custom = re.search(r'"kind":"(\w+)"', attributes.get("backend_config", ""))
     kind = (
         custom[1].strip("_").removesuffix("_fusion") if custom else attributes.get("kind", "").removeprefix("k").lower()
     )
