@@ -27,10 +27,6 @@ def longer_chain(x, w):
     return jax.lax.fori_loop(0, 4, lambda _, v: jnp.tanh(v) + z, jnp.cos(z)).sum()
 
 
-def log2_if_rank_2(x):
-    return jnp.log(x) / jnp.log(2.0) if x.ndim == 2 else x
-
-
 @pytest.fixture(scope="module")
 def before() -> Inspection:
     return inspect(chain, "f32[4,4]", "f32[4,4]")
@@ -63,6 +59,7 @@ def test_one_more_equation_is_one_more_line_however_many_names_follow(before: In
     jaxpr, stablehlo, hlo = found.texts
 
     assert not found.is_none
+    assert (found.before, found.after) == ("chain(f32[4,4], f32[4,4])", "longer_chain(f32[4,4], f32[4,4])")
     assert [re.sub(r"\b[a-z]{1,2}\b(?=[: ]|$)", "_", line) for line in changed(jaxpr)] == [
         "-    _:f32[4,4] = sin _",
         "+    _:f32[4,4] = add _ 1.0:f32[]",
@@ -95,13 +92,6 @@ def test_names_of_inner_functions_are_no_difference() -> None:
 
     assert difference(module("relu", "relu_2", "relu_2"), module("relu", "relu_0", "relu_0")).is_none
     assert not difference(module("relu", "relu_2", "relu_2"), module("relu", "relu_0", "relu")).is_none
-
-
-def test_each_rank_has_the_branch_that_it_takes() -> None:
-    found = difference(inspect(log2_if_rank_2, "f32[3]"), inspect(log2_if_rank_2, "f32[3,3]"))
-
-    assert {change.name for change in found.primitives} >= {"log"}
-    assert (found.before, found.after) == ("log2_if_rank_2(f32[3])", "log2_if_rank_2(f32[3,3])")
 
 
 def test_what_one_side_does_not_know_is_not_compared(before: Inspection) -> None:

@@ -91,11 +91,10 @@ def inspect_case(case: Case, report: Listener = quiet) -> Inspection:
             "jit=True, which inspects what jax.jit makes of it",
         )
     inputs = abstract_inputs(case)
-
-    def enter(stage: str) -> None:
-        report(ProgressEvent(case.id.label, stage))
-
-    return inspect_prepared(case, Prepared(program_of(case, inputs), inputs, enter, forgets=False))
+    prepared = Prepared(
+        program_of(case, inputs), inputs, lambda stage: report(ProgressEvent(case.id.label, stage)), forgets=False
+    )
+    return inspect_prepared(case, prepared)
 
 
 def inspect_prepared(case: Case, prepared: Prepared) -> Inspection:
@@ -185,11 +184,17 @@ class _InspectionReader:
         self.absent += [Absent(what, self._why(stage)) for what, found, stage in told if found is None]
         if module is None:
             self.absent.append(Absent("constants.baked_in", NO_PROGRAM))
-        parts = self._compiled_parts(constants.captured_bytes)
+        parts, devices = self._compiled_parts(constants.captured_bytes), jax.devices()
         return Inspection(
             name=self.case.id.label,
             signature=self.inputs.signature,
-            place=_place(),
+            place=Place(
+                jax=jax.__version__,
+                jaxlib=jaxlib.__version__,
+                backend=jax.default_backend(),
+                device_kind=devices[0].device_kind,
+                device_count=len(devices),
+            ),
             jaxpr=jaxpr_facts(traced, self.built.static) if traced is not None else None,
             stablehlo=lowered.as_text() if lowered is not None else None,
             constants=constants,
@@ -273,14 +278,3 @@ def baked_in(module: Module) -> tuple[Constant, ...]:
         if each.opcode == "constant"
     ]
     return tuple(sorted(listed, key=lambda c: -c.size_bytes))
-
-
-def _place() -> Place:
-    devices = jax.devices()
-    return Place(
-        jax=jax.__version__,
-        jaxlib=jaxlib.__version__,
-        backend=jax.default_backend(),
-        device_kind=devices[0].device_kind,
-        device_count=len(devices),
-    )
