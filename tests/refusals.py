@@ -10,7 +10,7 @@ import pytest
 from benchax.errors import UsageError
 
 
-def refusal(call: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+def refusal(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
     """What was wrong, what was expected, and what to do. Fails if the call goes through."""
     with pytest.raises(UsageError) as caught:
         call(*args, **kwargs)

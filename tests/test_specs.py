@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from refusals import refusal
 
 from benchax.errors import UsageError
 from benchax.specs import DTYPES, ArraySpec, MeshSpec, is_spec, long_dtype, parse_spec, read_mesh, short_dtype
@@ -25,10 +28,6 @@ SPECS = specs()
 NEARLY = st.text(st.sampled_from("bcfiukey0123456789_[],- .x"), max_size=16)
 LOOKS_LIKE_ONE = st.from_regex(r"(f32|bf16|f33|key)\[[-0-9_., ]{0,8}\]?", fullmatch=True)
 
-PERMITTED = "bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, f8_e4m3fn, f8_e5m2, key"
-AN_INPUT = "\nexpected a spec such as f32[1024,1024], bf16[8,128], i32[] or key"
-A_SIZE = "\nexpected whole numbers from 0 up, such as f32[1024,8]"
-
 
 def attempt(text: str) -> ArraySpec | UsageError:
     try:
@@ -40,27 +39,14 @@ def attempt(text: str) -> ArraySpec | UsageError:
 @pytest.mark.parametrize(
     ("text", "dtype", "shape"),
     [
-        ("f32[1024,8]", "float32", (1024, 8)),
-        ("bf16[8]", "bfloat16", (8,)),
-        ("f32[]", "float32", ()),
-        ("i32[0]", "int32", (0,)),
-        ("u8[3,0,2]", "uint8", (3, 0, 2)),
-        ("bool[2]", "bool", (2,)),
-        ("c64[2]", "complex64", (2,)),
-        ("f8_e4m3fn[4]", "float8_e4m3fn", (4,)),
-        ("f8_e5m2[4]", "float8_e5m2", (4,)),
-        ("float32[3]", "float32", (3,)),
-        ("bfloat16[3]", "bfloat16", (3,)),
-        ("key", "key", ()),
-        ("key[]", "key", ()),
-        ("key[4]", "key", (4,)),
-        ("key[2,3]", "key", (2, 3)),
-        ("f32[1_000_000]", "float32", (1_000_000,)),
-        (" f32 [ 8, 4 ] ", "float32", (8, 4)),
-        (" key ", "key", ()),
-        ("f32[007]", "float32", (7,)),
+        ("f32[1024,8]", "float32", (1024, 8)), ("bf16[8]", "bfloat16", (8,)), ("f32[]", "float32", ()),
+        ("i32[0]", "int32", (0,)), ("u8[3,0,2]", "uint8", (3, 0, 2)), ("bool[2]", "bool", (2,)),
+        ("c64[2]", "complex64", (2,)), ("f8_e4m3fn[4]", "float8_e4m3fn", (4,)), ("f8_e5m2[4]", "float8_e5m2", (4,)),
+        ("float32[3]", "float32", (3,)), ("bfloat16[3]", "bfloat16", (3,)), ("key", "key", ()), ("key[]", "key", ()),
+        ("key[4]", "key", (4,)), ("key[2,3]", "key", (2, 3)), ("f32[1_000_000]", "float32", (1_000_000,)),
+        (" f32 [ 8, 4 ] ", "float32", (8, 4)), (" key ", "key", ()), ("f32[007]", "float32", (7,)),
     ],
-)
+)  # fmt: skip
 def test_a_spec_is_a_dtype_and_a_shape(text: str, dtype: str, shape: tuple[int, ...]) -> None:
     assert parse_spec(text) == ArraySpec(dtype, shape)
 
@@ -103,48 +89,17 @@ def test_whatever_can_be_read_is_meant_as_a_spec(text: str) -> None:
     assert is_spec(text) or isinstance(found, UsageError)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "f32", "f32[8", "f32 8]", "f32[8][4]", "[8]", "8", "f32(8)", "32f[8]", "keys", "f32[[8]]"]
-)
-def test_what_is_no_spec_at_all_is_quoted(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_spec(text)
-
-    assert str(caught.value) == f"cannot read {text!r} as an input{AN_INPUT}"
+BAD_SPECS = (
+    "", "f32", "f32[8", "f32 8]", "f32[8][4]", "[8]", "8", "f32(8)", "32f[8]", "keys", "f32[[8]]",
+    "f33[8]", "F32[8]", "float[8]", "keys[4]",
+    "f32[-1]", "f32[+1]", "f32[2.5]", "f32[1e3]", "f32[8,]", "f32[,8]", "f32[8,n]", "f32[8_]", "f32[_8]",
+    "f32[1__0]", "key[-1]", "f32[{n}]", "f32[8@,2]", "f32[8@4,2]", "f32[8@a-b,2]",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "name"), [("f33[8]", "f33"), ("F32[8]", "F32"), ("float[8]", "float"), ("keys[4]", "keys")]
-)
-def test_an_unknown_dtype_is_named_with_the_permitted_ones(text: str, name: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_spec(text)
-
-    assert str(caught.value) == f"unknown dtype {name!r} in {text!r}\nexpected one of: {PERMITTED}"
-
-
-@pytest.mark.parametrize(
-    ("text", "dimension"),
-    [
-        ("f32[-1]", "-1"),
-        ("f32[+1]", "+1"),
-        ("f32[2.5]", "2.5"),
-        ("f32[1e3]", "1e3"),
-        ("f32[8,]", ""),
-        ("f32[,8]", ""),
-        ("f32[8,n]", "n"),
-        ("f32[8_]", "8_"),
-        ("f32[_8]", "_8"),
-        ("f32[1__0]", "1__0"),
-        ("key[-1]", "-1"),
-        ("f32[{n}]", "{n}"),
-    ],
-)
-def test_a_dimension_that_is_not_a_size_is_named(text: str, dimension: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_spec(text)
-
-    assert str(caught.value) == f"dimension {dimension!r} in {text!r} is not a size{A_SIZE}"
+def test_a_spec_that_is_none_names_what_is_wrong_in_it(snapshot: Any) -> None:
+    assert {text: refusal(parse_spec, text) for text in BAD_SPECS} == snapshot
+    assert refusal(long_dtype, "half") == refusal(parse_spec, "half[8]").replace(" in 'half[8]'", "")
 
 
 @pytest.mark.parametrize(
@@ -179,13 +134,6 @@ def test_every_dtype_is_one_that_jax_knows() -> None:
     assert found == list(DTYPES.values())
 
 
-def test_a_wrong_dtype_by_itself_is_named_without_a_spec() -> None:
-    with pytest.raises(UsageError) as caught:
-        long_dtype("half")
-
-    assert str(caught.value) == f"unknown dtype 'half'\nexpected one of: {PERMITTED}"
-
-
 def test_what_has_no_short_name_stays_as_it_is() -> None:
     assert short_dtype("int4") == "int4"
 
@@ -204,16 +152,6 @@ def test_axes_of_a_mesh_stand_behind_a_dimension(
     assert parse_spec(text) == ArraySpec("float32", shape, axes)
 
 
-@pytest.mark.parametrize("name", ["", "4", "a-b"])
-def test_what_is_no_name_is_no_axis(name: str) -> None:
-    found = attempt(f"f32[8@{name},2]")
-
-    assert str(found) == (
-        f"{name!r} in 'f32[8@{name},2]' is not the name of an axis\nexpected names such as f32[1024@data,8@model]"
-    )
-
-
-A_MESH = "expected axes and their sizes, such as data=4 or data=4,model=2"
 MESHES = st.dictionaries(st.sampled_from(["data", "model", "x"]), st.integers(1, 99), min_size=1)
 
 
@@ -224,19 +162,7 @@ def test_a_mesh_survives_being_written_and_read(axes: dict[str, int]) -> None:
     assert read_mesh(str(mesh)) == mesh == MeshSpec(tuple(axes.items()))
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("", f"cannot read '' as a mesh\n{A_MESH}"),
-        ("4", f"cannot read '4' as a mesh\n{A_MESH}"),
-        ("data=0", "the axis 'data' of the mesh 'data=0' has '0' devices\nexpected a whole number from 1 up"),
-        ({"data": -1}, "the axis 'data' of the mesh {'data': -1} has '-1' devices\nexpected a whole number from 1 up"),
-        ("a=2,a=2", f"the mesh 'a=2,a=2' has two axes called 'a'\n{A_MESH}"),
-        (4, f"cannot read 4 as a mesh\n{A_MESH}, a dict of them, or a jax.sharding.Mesh"),
-    ],
-)
-def test_what_is_no_mesh_is_refused_in_plain_words(given: object, message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        read_mesh(given)
+def test_what_is_no_mesh_is_refused_in_plain_words(snapshot: Any) -> None:
+    meshes = ("", "4", "data=0", {"data": -1}, "a=2,a=2", 4)
 
-    assert str(error.value) == message
+    assert {repr(mesh): refusal(read_mesh, mesh) for mesh in meshes} == snapshot
