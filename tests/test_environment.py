@@ -42,42 +42,30 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 
 class TestGit:
-    def test_a_clean_checkout(self, repository: Path) -> None:
+    def test_a_clean_checkout_has_a_commit_and_a_branch_whatever_the_working_folder(
+        self, repository: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         commit = git(repository, "rev-parse", "HEAD")
-
-        assert git_state(repository) == GitState(commit, "main", False)
-        assert len(commit) == 40
-
-    def test_a_changed_file_is_dirty(self, repository: Path) -> None:
-        (repository / "bench_fft.py").write_text("changed")
-
-        assert git_state(repository).is_dirty is True
-
-    def test_an_untracked_file_is_dirty_even_if_the_user_hides_them(self, repository: Path) -> None:
-        git(repository, "config", "status.showUntrackedFiles", "no")
-        (repository / "new.py").write_text("")
-
-        assert git_state(repository).is_dirty is True
-
-    def test_an_ignored_file_is_not_dirty(self, repository: Path) -> None:
-        (repository / ".git" / "info" / "exclude").write_text("*.log\n")
-        (repository / "run.log").write_text("")
-
-        assert git_state(repository).is_dirty is False
-
-    def test_detached_has_no_branch(self, repository: Path) -> None:
-        git(repository, "checkout", "-q", "--detach")
-
-        state = git_state(repository)
-
-        assert state == GitState(git(repository, "rev-parse", "HEAD"), None, False)
-
-    def test_a_tag_does_not_rename_the_commit(self, repository: Path) -> None:
-        before = git_state(repository)
         git(repository, "tag", "-a", "v1", "-m", "one")
         git(repository, "tag", "-a", "main", "-m", "named like the branch")
+        monkeypatch.chdir("/")
 
-        assert git_state(repository) == before
+        assert git_state(repository) == git_state(repository / "bench_fft.py") == GitState(commit, "main", False)
+        assert len(commit) == 40
+        git(repository, "checkout", "-q", "--detach")
+        assert git_state(repository) == GitState(commit, None, False)
+
+    def test_a_changed_or_untracked_file_is_dirty_and_an_ignored_one_is_not(self, repository: Path) -> None:
+        (repository / ".git" / "info" / "exclude").write_text("*.log\n")
+        (repository / "run.log").write_text("")
+        ignored = git_state(repository).is_dirty
+        git(repository, "config", "status.showUntrackedFiles", "no")  # the user hides them
+        (repository / "new.py").write_text("")
+        untracked = git_state(repository).is_dirty
+        (repository / "new.py").unlink()
+        (repository / "bench_fft.py").write_text("changed")
+
+        assert (ignored, untracked, git_state(repository).is_dirty) == (False, True, True)
 
     def test_a_branch_and_a_folder_of_unusual_characters(self, repository: Path) -> None:
         git(repository, "checkout", "-q", "-b", "größe/🚀")
@@ -86,16 +74,6 @@ class TestGit:
 
         assert git_state(folder).branch == "größe/🚀"
 
-    def test_the_folder_counts_and_not_the_working_folder(
-        self, repository: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir("/")
-
-        assert git_state(repository).branch == "main"
-
-    def test_a_file_stands_for_its_folder(self, repository: Path) -> None:
-        assert git_state(repository / "bench_fft.py") == git_state(repository)
-
     def test_inside_a_hook_of_another_repository(self, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = git_state(repository)
         monkeypatch.setenv("GIT_DIR", "/nowhere")
@@ -103,16 +81,16 @@ class TestGit:
 
         assert git_state(repository) == expected
 
-    def test_before_the_first_commit(self, tmp_path: Path) -> None:
+    def test_without_a_commit_a_repository_a_folder_or_git_nothing_is_known(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = [git_state(tmp_path), git_state(tmp_path / "no" / "such")]
         git(tmp_path, "init", "-q")
+        found.append(git_state(tmp_path))
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+        monkeypatch.setenv("PATH", "")
 
-        assert git_state(tmp_path) == GitState(None, None, None)
-
-    def test_outside_a_repository(self, tmp_path: Path) -> None:
-        assert git_state(tmp_path) == GitState(None, None, None)
-
-    def test_a_folder_that_does_not_exist(self, tmp_path: Path) -> None:
-        assert git_state(tmp_path / "no" / "such") == GitState(None, None, None)
+        assert [*found, git_state(tmp_path)] == [GitState(None, None, None)] * 4
 
     @pytest.mark.parametrize("name", [".benchmarks", "odd [1] *ö"])
     def test_where_results_go_makes_nothing_dirty(self, repository: Path, name: str) -> None:
@@ -120,17 +98,11 @@ class TestGit:
         results.mkdir()
         (results / "rows.csv").touch()
 
-        assert git_state(repository).is_dirty is True
-        assert git_state(repository, results).is_dirty is False
-        assert git_state(repository, repository).is_dirty is True
-        assert git_state(repository, repository.parent).is_dirty is True
+        without = [git_state(repository, each).is_dirty for each in (None, results, repository, repository.parent)]
+
+        assert without == [True, False, True, True]
         (repository / f"{name}.py").touch()
         assert git_state(repository, results).is_dirty is True
-
-    def test_without_git(self, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PATH", "")
-
-        assert git_state(repository) == GitState(None, None, None)
 
     def test_a_status_that_takes_too_long_keeps_the_commit(
         self, repository: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,26 +123,26 @@ class TestGit:
 
 
 class TestFlags:
-    def test_what_changes_programs_is_kept(self) -> None:
-        variables = {"XLA_FLAGS": "--xla_a=1", "OMP_NUM_THREADS": "1", "NPROC": "4", "HOME": "/root", "PATH": "/bin"}
-
-        assert flags(variables) == {"XLA_FLAGS": "--xla_a=1", "OMP_NUM_THREADS": "1", "NPROC": "4"}
-
-    def test_secrets_are_left_out(self) -> None:
-        variables = {"JAX_SERVICE_TOKEN": "hunter2", "JAX_COMPILATION_CACHE_DIR": "https://me:hunter2@host/cache"}
-
-        assert flags(variables) == {"JAX_COMPILATION_CACHE_DIR": "https://host/cache"}
-
-    def test_what_differs_between_the_processes_of_a_cluster_is_left_out(self) -> None:
-        assert flags({"JAX_PROCESS_ID": "3", "JAX_COORDINATOR_ADDRESS": "a:1", "JAX_LOCAL_DEVICE_IDS": "0"}) == {}
-
-    def test_bytes_that_are_no_text_become_text(self) -> None:
-        """Else the row could not be written as UTF-8."""
-        assert flags({"XLA_FLAGS": os.fsdecode(b"--dump=\xff")}) == {"XLA_FLAGS": "--dump=\\udcff"}
+    @pytest.mark.parametrize(
+        ("variables", "kept"),
+        [
+            ({"XLA_FLAGS": "--a=1", "OMP_NUM_THREADS": "1", "NPROC": "4"}, None),
+            ({"HOME": "/root", "PATH": "/bin", "JAX_SERVICE_TOKEN": "hunter2"}, {}),
+            ({"JAX_COMPILATION_CACHE_DIR": "https://me:hunter2@h/c"}, {"JAX_COMPILATION_CACHE_DIR": "https://h/c"}),
+            # what differs between the processes of a cluster
+            ({"JAX_PROCESS_ID": "3", "JAX_COORDINATOR_ADDRESS": "a:1", "JAX_LOCAL_DEVICE_IDS": "0"}, {}),
+            # else the row could not be written as UTF-8
+            ({"XLA_FLAGS": os.fsdecode(b"--dump=\xff")}, {"XLA_FLAGS": "--dump=\\udcff"}),
+        ],
+    )
+    def test_what_changes_programs_is_kept_without_secrets(
+        self, variables: dict[str, str], kept: dict[str, str] | None
+    ) -> None:
+        assert flags(variables) == (variables if kept is None else kept)
 
 
 class TestFingerprint:
-    def test_the_commit_does_not_enter(self, repository: Path) -> None:
+    def test_a_flag_enters_and_the_commit_does_not(self, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = capture(repository, with_jax=False)
         git(repository, "commit", "-q", "--allow-empty", "-m", "second")
         (repository / "new.py").write_text("")
@@ -178,11 +150,7 @@ class TestFingerprint:
 
         assert after.commit != before.commit
         assert after.fingerprint == before.fingerprint
-
-    def test_a_flag_enters(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        before = capture(with_jax=False)
         monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
-
         assert capture(with_jax=False).fingerprint != before.fingerprint
 
     def test_machines_that_are_alike_can_have_one_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,34 +211,28 @@ class TestJax:
 
         assert done.returncode == 0, done.stderr
 
-    def test_without_jax(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "jax", None)
-
-        found = capture()
-
-        assert (found.backend, found.device_kind, found.config) == (None, None, {})
-
-    def test_without_a_working_backend(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_jax_or_a_working_backend(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import jax
 
         def broken() -> None:
             raise RuntimeError("Unable to initialize backend 'cuda'")
 
-        monkeypatch.setattr(jax, "local_devices", broken)
+        with monkeypatch.context() as patch:
+            patch.setattr(jax, "local_devices", broken)
+            assert capture().backend is None
+        monkeypatch.setitem(sys.modules, "jax", None)
+        found = capture()
+        assert (found.backend, found.device_kind, found.config) == (None, None, {})
 
-        assert capture().backend is None
-
-    def test_settings_that_this_jax_does_not_have_are_left_out(self) -> None:
+    def test_settings_that_this_jax_has_are_plain_values(self) -> None:
         class OldConfig:
             jax_enable_x64 = True
-
-        assert environment.jax_config(OldConfig()) == {"jax_enable_x64": True}
-
-    def test_a_setting_that_is_no_plain_value_becomes_text(self) -> None:
-        class Config:
             jax_default_matmul_precision = Path("highest")
 
-        assert environment.jax_config(Config()) == {"jax_default_matmul_precision": "highest"}
+        assert environment.jax_config(OldConfig()) == {
+            "jax_enable_x64": True,
+            "jax_default_matmul_precision": "highest",
+        }
 
 
 class TestHost:
@@ -284,23 +246,17 @@ class TestHost:
         assert found.memory_bytes > 2**20
         assert found.numpy is not None
 
-    def test_an_x86_processor(self, system: dict[str, str]) -> None:
+    def test_a_processor_of_x86_and_one_of_arm(self, system: dict[str, str]) -> None:
+        """ARM has no name, and tells of no hypervisor."""
         system["/proc/cpuinfo"] = X86
         system["/sys/kernel/mm/transparent_hugepage/enabled"] = "always [madvise] never"
-
-        found = capture(with_jax=False)
-
-        assert found.processor == "Intel(R) Xeon(R)"
-        assert found.virtual_machine is True
-        assert found.huge_pages == "madvise"
-
-    def test_an_arm_processor_has_no_name_and_tells_of_no_hypervisor(self, system: dict[str, str]) -> None:
+        x86 = capture(with_jax=False)
+        environment.host.cache_clear()
         system["/proc/cpuinfo"] = ARM
+        arm = capture(with_jax=False)
 
-        found = capture(with_jax=False)
-
-        assert found.processor == "ARM implementer 0x41 part 0xd40"
-        assert found.virtual_machine is None
+        assert (x86.processor, x86.virtual_machine, x86.huge_pages) == ("Intel(R) Xeon(R)", True, "madvise")
+        assert (arm.processor, arm.virtual_machine) == ("ARM implementer 0x41 part 0xd40", None)
 
     def test_without_proc_and_sys(self, system: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(os, "sched_getaffinity", raising=False)
@@ -313,19 +269,12 @@ class TestHost:
         assert unknown == (None,) * 5
         assert environment.machine() == environment.Machine()
 
-    def test_the_constant_part_is_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_what_can_change_is_read_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         first = capture(with_jax=False)
         monkeypatch.setattr(environment, "cpuinfo", lambda: {"model name": "another"})
-
-        assert capture(with_jax=False).processor == first.processor
-
-    def test_what_can_change_is_read_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        first = capture(with_jax=False)
         monkeypatch.setattr(environment, "affinity", lambda: (7,))
 
         assert capture(with_jax=False) == replace(first, affinity=(7,))
-
-    def test_a_package_that_is_not_installed_has_no_version(self) -> None:
         assert environment.installed("no-such-package") is None
 
 
@@ -346,34 +295,34 @@ class TestMachine:
 
         assert environment.machine().is_turbo_on is expected
 
-    def test_quota_of_version_2_is_the_smallest_on_the_way_up(self, system: dict[str, str]) -> None:
-        system["/proc/self/cgroup"] = "0::/team/job"
-        system["/sys/fs/cgroup/team/cpu.max"] = "150000 100000"
-        system["/sys/fs/cgroup/team/job/cpu.max"] = "400000 100000"
-
-        assert environment.cpu_quota() == 1.5
-
-    def test_quota_of_version_1(self, system: dict[str, str]) -> None:
-        """The path is the host's, which a container does not see: the root holds the container's limit."""
-        system["/proc/self/cgroup"] = "5:memory:/docker/1a2b\n4:cpu,cpuacct:/docker/1a2b\n0::/"
-        system["/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"] = "50000"
-        system["/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us"] = "100000"
-
-        assert environment.cpu_quota() == 0.5
-
     @pytest.mark.parametrize(
-        "files",
+        ("files", "quota"),
         [
-            {},
-            {"/proc/self/cgroup": "0::/", "/sys/fs/cgroup/cpu.max": "max 100000"},
-            {
-                "/proc/self/cgroup": "1:cpu:/",
-                "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-                "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            },
+            # the smallest on the way up
+            (
+                {"/proc/self/cgroup": "0::/team/job", "/sys/fs/cgroup/team/cpu.max": "150000 100000",
+                 "/sys/fs/cgroup/team/job/cpu.max": "400000 100000"},
+                1.5,
+            ),
+            # version 1; the path is the host's, which a container does not see: the root holds its limit
+            (
+                {"/proc/self/cgroup": "5:memory:/docker/1a2b\n4:cpu,cpuacct:/docker/1a2b\n0::/",
+                 "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000",
+                 "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000"},
+                0.5,
+            ),
+            ({}, None),
+            ({"/proc/self/cgroup": "0::/", "/sys/fs/cgroup/cpu.max": "max 100000"}, None),
+            (
+                {"/proc/self/cgroup": "1:cpu:/", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+                 "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"},
+                None,
+            ),
         ],
-    )
-    def test_no_quota(self, system: dict[str, str], files: dict[str, str]) -> None:
+    )  # fmt: skip
+    def test_a_quota_is_cores_worth_of_time(
+        self, system: dict[str, str], files: dict[str, str], quota: float | None
+    ) -> None:
         system.update(files)
 
-        assert environment.cpu_quota() is None
+        assert environment.cpu_quota() == quota
