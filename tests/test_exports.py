@@ -35,26 +35,17 @@ def imports_for_types() -> dict[str, str]:
     return names | modules
 
 
-def test_the_map_is_found() -> None:
+def test_the_map_the_imports_for_types_and_the_list_agree() -> None:
     assert "bench" in home_of_each_name()
-
-
-def test_the_map_and_the_imports_for_types_agree() -> None:
     assert imports_for_types() == home_of_each_name()
-
-
-def test_all_lists_the_names_of_the_map() -> None:
     assert sorted(benchax.__all__) == sorted(home_of_each_name())
+    assert set(benchax.__all__) <= set(dir(benchax))
 
 
 @pytest.mark.parametrize(("name", "home"), home_of_each_name().items())
 def test_every_public_name_is_what_its_home_calls_so(name: str, home: str) -> None:
     module = importlib.import_module(home)
     assert getattr(benchax, name) is (module if home == f"benchax.{name}" else getattr(module, name))
-
-
-def test_tab_completion_offers_the_public_names() -> None:
-    assert set(benchax.__all__) <= set(dir(benchax))
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:
