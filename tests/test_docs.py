@@ -103,23 +103,15 @@ def test_a_name_is_described_by_its_docstring(name: str) -> None:
     assert "```python\n>>> " in text
 
 
-def test_a_function_has_its_signature_with_defaults_as_they_are() -> None:
+def test_a_function_has_its_signature_and_a_class_its_fields_and_methods() -> None:
     from reference_names import render_name
 
-    text = render_name("bench")
+    of_function, of_class = render_name("bench"), render_name("Measurement")
 
-    assert "tag: str = ''" in text
-    assert "-> Measurement" in text
-    assert "- `static`, `donate`: arguments of a plain function" in text
-
-
-def test_a_class_has_its_fields_and_methods() -> None:
-    from reference_names import render_name
-
-    text = render_name("Measurement")
-
-    assert "| `signature` | `str` | The inputs as specs: " in text
-    assert "{py:method} summary(" in text
+    for text in ("tag: str = ''", "-> Measurement", "- `static`, `donate`: arguments of a plain function"):
+        assert text in of_function
+    assert "| `signature` | `str` | The inputs as specs: " in of_class
+    assert "{py:method} summary(" in of_class
 
 
 @pytest.mark.parametrize(
@@ -147,11 +139,7 @@ def test_a_page_to_learn_from_says_what_its_reader_will_be_able_to_do(page: Path
     assert re.search(r"^# .+\n\nAfter this (page|tutorial)\b.* you can", text, re.MULTILINE)
     assert "\n## Exercises\n" in text
     assert "\n## What next\n" in text
-
-
-@pytest.mark.parametrize("page", TAUGHT, ids=lambda page: page.stem)
-def test_prose_beside_executed_cells_claims_no_time(page: Path) -> None:
-    """What a cell takes is another number on each machine; limits and advice are in code."""
+    # What a cell takes is another number on each machine; limits and advice are in code.
     assert re.findall(r"\b\d[\d.,]* ?(?:µs|ns)\b", prose(page)) == []
 
 
@@ -219,3 +207,23 @@ def test_what_the_glossary_points_at_exists(where: str) -> None:
             assert found is not None, f"{where}: there is no {part}"
         return
     pytest.fail(where)
+
+
+# ---- requirements ------------------------------------------------------------------------------------------------
+
+
+REQUIREMENTS = (DOCS / "about" / "requirements.md").read_text(encoding="utf-8")
+
+
+def test_every_test_that_the_requirements_name_exists() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py")]
+    there = {name for text in texts for name in re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE)}
+
+    assert set(re.findall(r"`(test_\w+)`", REQUIREMENTS)) - there == set()
+
+
+def test_each_requirement_points_at_a_page_and_a_test() -> None:
+    found = {int(line.split()[1][1:]): line for line in REQUIREMENTS.splitlines() if re.match(r"\| R\d+ ", line)}
+
+    assert {n for n, line in found.items() if "`test_" not in line or "](" not in line} == set()
+    assert [*found] == list(range(1, 79))

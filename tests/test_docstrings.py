@@ -46,11 +46,6 @@ def repository(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("name", benchax.__all__)
-def test_a_public_name_has_an_example(name: str) -> None:
-    assert ">>> " in (inspect.getdoc(getattr(benchax, name)) or "")
-
-
 @pytest.mark.parametrize("name", [_marked(name) for name in benchax.__all__])
 def test_the_example_of_a_public_name_does_what_it_says(name: str, repository: Path) -> None:
     if name == "compare_stored":

@@ -37,7 +37,7 @@ def test_a_change_belongs_to_the_tests_named_after_it(changed: str, tests: list[
         ("tests/golden/measurement-v1.json", "tests/test_codec.py"),
         ("src/benchax/protobuf.py", "tests/profiling/test_events.py"),
         ("examples/gitlab-ci.yml", "tests/test_ci_recipes.py"),
-        ("docs/about/requirements.md", "tests/test_requirements.py"),
+        ("docs/about/requirements.md", "tests/test_docs.py"),
     ],
 )
 def test_what_no_tests_are_named_after_belongs_to_those_that_name_it(changed: str, test: str) -> None:

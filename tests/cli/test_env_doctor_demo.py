@@ -7,15 +7,20 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command_line import Benchax
+from command_line import Benchax, Done
+from comparisons_by_hand import compared
 from source_tree import PACKAGE
 
 import benchax as package
 from benchax import demo as examples
 from benchax.case import make_case
+from benchax.comparing.error_rates import ErrorRates, Trial
+from benchax.paired_runs import session
+from benchax.progress import Listener, ProgressEvent
 
 
 def strict(text: str) -> dict[str, object]:
@@ -126,3 +131,82 @@ def test_demo_says_if_its_row_could_not_be_stored(
 
     assert done.code == 2
     assert "error: cannot write taken/benchax.db: taken is a file" in done.err
+
+
+@pytest.mark.slow
+def test_a_loop_that_jits_a_new_function_in_each_turn_compiles_in_each_turn(benchax: Benchax) -> None:
+    done = benchax("demo", "watch")
+
+    rows = [line.split("  ") for line in done.out.splitlines()[1:4]]
+    assert {row[0]: next(filter(None, row[1:])).strip() for row in rows} == {
+        "jax.jit(partial(body))": "20",
+        "jax.jit(lambda i: body(i))": "20",
+        "jax.jit(body)": "0",
+    }
+    assert "partial(body) at example.py:19: new function object" in done.out
+    assert "<lambda> at example.py:26: new function object" in done.out
+    assert "20 iterations of one loop" in done.err
+    assert done.code == 0
+
+
+# ---- doctor --aa: rounds are made up --------------------------------------------------------------------------
+
+Doctor = Callable[..., Done]
+TRIALS = (Trial("steps", 0.0, compared(0, 1.0)), Trial("steps", 0.05, compared(1, 1.05)))
+
+
+@pytest.fixture
+def limits() -> list[float]:
+    """What the protocol was given."""
+    return []
+
+
+@pytest.fixture
+def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float]) -> Doctor:
+    """Runs the command with rounds that end as `ends` says: after so many of them, by Ctrl-C or by themselves."""
+
+    def run(*words: str, rounds: int = 2, is_stopped: bool = False) -> Done:
+        def made_up(max_time_s: float, report: Listener) -> Iterator[ErrorRates]:
+            limits.append(max_time_s)
+            for n in range(1, rounds + 1):
+                report(ProgressEvent("process 1: 2 of 2 undecided", "steps · rounds"))
+                yield ErrorRates(TRIALS * n, 4.0 * n)
+            if is_stopped:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(session, "measure_rounds", made_up)
+        return benchax("doctor", *words)
+
+    return run
+
+
+def test_the_table_is_that_of_the_last_round(doctor: Doctor) -> None:
+    done = doctor("--aa")
+
+    assert done.code == 0
+    assert "In 2 comparisons of unchanged code benchax reported slower never" in done.out
+    assert "A verdict took 2.0 s." in done.out
+    assert "process 1: 2 of 2 undecided\n2 verdicts after 4 s\n" in done.err
+
+
+@pytest.mark.parametrize(("words", "limit_s"), [((), 180.0), (("--max-time", "2min"), 120.0)])
+def test_it_takes_three_minutes_or_as_long_as_it_is_told(
+    words: tuple[str, ...], limit_s: float, doctor: Doctor, limits: list[float]
+) -> None:
+    doctor("--aa", *words)
+
+    assert limits == [limit_s]
+
+
+def test_ctrl_c_shows_what_there_is_and_claims_nothing_before_the_end_of_a_round(doctor: Doctor) -> None:
+    one, none = doctor("--aa", rounds=1, is_stopped=True), doctor("--aa", rounds=0, is_stopped=True)
+
+    assert (one.code, none.code, none.out) == (130, 130, "")
+    assert "In 1 comparison of unchanged code" in one.out
+    assert "no round was finished, so that nothing is known" in none.err
+
+
+def test_as_json_it_is_one_object(doctor: Doctor) -> None:
+    found = json.loads(doctor("--aa", "--json").out)
+
+    assert [(change["planted"], change["judged"]) for change in found["changes"]] == [(0.0, 2), (0.05, 2)]

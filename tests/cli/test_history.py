@@ -99,15 +99,11 @@ def test_any_case_has_a_history(case: CaseId, history: Benchax, project: Path) -
     assert [history(*words).code for words in ([], [case.name], [case.label], ["--json"])] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_a_figure_is_drawn_on_request(suffix: str, history: Benchax, three: None, project: Path) -> None:
-    done = history("fft", "--plot", f"out.{suffix}")
+def test_a_figure_is_drawn_on_request(history: Benchax, three: None, project: Path) -> None:
+    done = history("fft", "--plot", "out.svg")
 
-    assert (done.code, done.err) == (0, f"history drawn to out.{suffix}\n")
-    assert (project / f"out.{suffix}").stat().st_size > 1000
-
-
-# ---- bad input --------------------------------------------------------------------------------------------------
+    assert (done.code, done.err) == (0, "history drawn to out.svg\n")
+    assert (project / "out.svg").stat().st_size > 1000
 
 
 def test_cases_that_share_a_label_are_both_there(history: Benchax, project: Path) -> None:

@@ -1,17 +1,21 @@
-"""`benchax report`: what is meant by WHAT, and what is said where there is nothing to show."""
+"""`benchax report` and `benchax site`: what is meant by WHAT, and what is written."""
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Benchax
 from comparisons_by_hand import compared
 from measurement_strategies import RICH
+from results_by_hand import every_result
+from site_stores import make_store, row
 
-from benchax import codec
+from benchax.cli.report import read_results
 from benchax.model import CaseId
 from benchax.renderers import RENDERERS
 from benchax.store.comparisons import append
@@ -48,14 +52,6 @@ def test_a_report_is_of_the_run_and_the_cases_that_are_named(stored: Path, bench
     assert "sort</h2>" not in page
 
 
-def test_a_report_is_of_a_file_of_rows(project: Path, benchax: Benchax) -> None:
-    (project / "rows.jsonl").write_text(codec.encode(RICH) + "\n", encoding="utf-8")
-
-    benchax("report", "rows.jsonl")
-
-    assert "fft" in (project / "report.html").read_text(encoding="utf-8")
-
-
 def test_a_history_and_an_inspection_become_pages(
     stored: Path, benchax: Benchax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,3 +65,44 @@ def test_a_history_and_an_inspection_become_pages(
     assert "page written to inspection.html" in done.err
     assert ">sort: slower" in (stored / "history.html").read_text(encoding="utf-8")
     assert "operations by scope and line" in (stored / "inspection.html").read_text(encoding="utf-8")
+
+
+def test_a_site_says_how_many_pages_were_written(benchax: Benchax, project: Path) -> None:
+    store = make_store(project / ".benchmarks")
+
+    first = benchax("site")
+    second = benchax("site")
+    store.append(row(4))
+    third = benchax("site")
+
+    assert (first.code, first.out) == (0, "")
+    assert first.err == "site/index.html: 4 of 4 pages of cases written, 24 of 24 versions, 11 other files\n"
+    assert second.err == "site/index.html: 0 of 4 pages of cases written, 0 of 24 versions, 0 other files\n"
+    assert third.err == "site/index.html: 1 of 4 pages of cases written, 1 of 24 versions, 2 other files\n"
+
+
+# ---- files that experiments, audits and checklists wrote --------------------------------------------------------
+
+
+def write(file: Path, *results: Any) -> Path:
+    file.write_text("".join(json.dumps(each.asdict(), default=str) + "\n" for each in results), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("kind", ["Experiment", "Audit", "Checklist"])
+def test_what_was_written_is_read_back_as_it_was_and_is_a_page(kind: str, project: Path, benchax: Benchax) -> None:
+    result = every_result("f<b>")[kind]
+
+    assert read_results(write(project / "r.json", result)) == [result]
+    assert benchax("report", "r.json").code in (0, None)
+    assert "f&lt;b&gt;" in (project / "report.html").read_text(encoding="utf-8")
+
+
+def test_several_are_parts_of_one_page(project: Path, benchax: Benchax) -> None:
+    write(project / "r.jsonl", *(replace(every_result("f")["Audit"], name=name) for name in ("one", "two")))
+
+    benchax("report", "r.jsonl")
+
+    text = (project / "report.html").read_text(encoding="utf-8")
+    assert "<h1>2 results of r.jsonl</h1>" in text
+    assert "<h2>two: 1 finding" in text

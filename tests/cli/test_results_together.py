@@ -10,6 +10,8 @@ import pytest
 from command_line import Benchax, commands
 from comparisons_by_hand import series
 
+from benchax.auditing.trial import TrialCall
+from benchax.results.audit import Checklist, Tick
 from benchax.store import comparisons
 from benchax.store.database import open_store
 
@@ -68,3 +70,71 @@ def test_all_of_them_are_done_at_once(name: str, project: Path, benchax: Benchax
         assert [json.loads(line) for line in done.out.splitlines()]
     if "--output" in files and command != "profile":
         assert json.loads((project / "o").read_text())
+    if command == "watch":
+        assert "<h1>Watch of " in (project / "p.html").read_text(encoding="utf-8")
+        assert '"shown"' not in (project / "o").read_text(encoding="utf-8")
+
+
+# ---- pages of several results -----------------------------------------------------------------------------------
+
+SEVERAL = ("jax.numpy:negative", "f32[{n}]", "-p", "n=4,8")
+
+
+def test_the_page_has_one_help_text_in_all_commands() -> None:
+    found = [p.help for command in commands().commands.values() for p in command.params if p.name == "html"]
+
+    assert (len(found), len(set(found))) == (11, 1)
+
+
+@pytest.mark.slow
+def test_a_run_is_a_page_with_a_part_for_each_case(project: Path, benchax: Benchax) -> None:
+    done = benchax("run", *SEVERAL, *SHORT, "--html", "p.html")
+
+    assert done.code == 0
+    assert "page written to p.html" in done.err
+    assert all(f"<h2>negative[n={n}]</h2>" in (project / "p.html").read_text(encoding="utf-8") for n in (4, 8))
+
+
+@pytest.mark.slow
+def test_a_page_of_a_run_has_its_comparisons_with_eager_calls(project: Path, benchax: Benchax) -> None:
+    benchax("run", "jax.numpy:negative", "f32[8]", "--break-even", *SHORT, "--html", "p.html")
+
+    assert "run time of jitted against eager" in (project / "p.html").read_text(encoding="utf-8")
+
+
+def test_a_run_without_a_case_that_works_is_a_page_all_the_same(project: Path, benchax: Benchax) -> None:
+    done = benchax("run", "jax.numpy:dot", "f32[2,3]", "f32[2,3]", *SHORT, "--html", "p.html")
+
+    assert done.code == 2
+    assert "1 failed" in (project / "p.html").read_text(encoding="utf-8")
+
+
+def test_checklists_of_several_functions_are_parts_of_one_page(
+    project: Path, benchax: Benchax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walk(case: object, **_: object) -> tuple[Checklist, TrialCall]:
+        ticks = (Tick("Compilation", "Use <jit>", "yes", "nothing found"),)
+        return Checklist(case.id.label, "f32[8]", ticks), TrialCall("compiled", None)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("benchax.auditing.checklist.walk_checklist", walk)
+
+    benchax("checklist", *SEVERAL, "--html", "p.html")
+
+    text = (project / "p.html").read_text(encoding="utf-8")
+    assert "<h1>Checklists of 2 functions</h1>" in text
+    assert text.count("Use &lt;jit&gt;") == 2
+
+
+def test_a_compiled_grid_has_a_part_for_each_value(project: Path, benchax: Benchax) -> None:
+    done = benchax("compiled-grid", *SEVERAL, "--repeats", "10", "--html", "p.html")
+
+    assert done.code == 0
+    assert all(f"<summary><h2>n={n}</h2></summary>" in (project / "p.html").read_text(encoding="utf-8") for n in (4, 8))
+
+
+@pytest.mark.slow
+def test_profiles_are_parts_of_one_page(project: Path, benchax: Benchax) -> None:
+    done = benchax("profile", *SEVERAL, "--runs", "3", "--html", "p.html")
+
+    assert done.code == 0
+    assert "<h1>2 profiles</h1>" in (project / "p.html").read_text(encoding="utf-8")
