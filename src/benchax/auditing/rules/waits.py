@@ -155,12 +155,11 @@ def intervals(tree: ast.AST) -> Iterator[Interval]:
     for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, Function))):
         nodes = list(nodes_of_scope(scope))
         begun: dict[str, list[int]] = {}
-        for node in nodes:
-            if isinstance(node, ast.Assign | ast.NamedExpr) and isinstance(node.value, ast.Call):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if callee_name(node.value) in CLOCKS:
-                    for target in (one for one in targets if isinstance(one, ast.Name)):
-                        begun.setdefault(target.id, []).append(node.lineno)
+        given = (node for node in nodes if isinstance(node, ast.Assign | ast.NamedExpr))
+        read = (node for node in given if isinstance(node.value, ast.Call) and callee_name(node.value) in CLOCKS)
+        for node in read:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                begun.setdefault(getattr(target, "id", ""), []).append(node.lineno)
         for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.right, ast.Name):
                 readings = begun.get(node.right.id, [])
@@ -172,9 +171,9 @@ def intervals(tree: ast.AST) -> Iterator[Interval]:
 
 def _loop_of(nodes: Sequence[ast.AST], first: int, last: int, readings: Sequence[int]) -> ast.AST | None:
     """The loop around the second reading, but not the first, that reads the clock again for its next iteration."""
-    loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and holds(node, last)]
-    loops = [loop for loop in loops if not holds(loop, first) and any(holds(loop, n) for n in readings if n >= last)]
-    return loops[0] if loops else None
+    around = (node for node in nodes if isinstance(node, ast.For | ast.While) and holds(node, last))
+    again = (loop for loop in around if any(holds(loop, n) for n in readings if n >= last))
+    return next((loop for loop in again if not holds(loop, first)), None)
 
 
 def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | None:
@@ -245,10 +244,8 @@ def _waits(tree: ast.AST, interval: Interval, but: str = "") -> bool:
 
 def _is_before(node: ast.Call, end: ast.AST | None) -> bool:
     """Does a call return before the second reading? `print(clock() - begun)` does not."""
-    if end is None:
-        return True
     last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-    return last <= (getattr(end, "lineno", 0), getattr(end, "col_offset", 0))
+    return end is None or last <= (getattr(end, "lineno", 0), getattr(end, "col_offset", 0))
 
 
 # ---- host-between-calls -----------------------------------------------------------------------------------------
