@@ -291,17 +291,18 @@ def _choose_candidates(found: Experiment, variants: Mapping[str, Variant]) -> li
     # The kinds of one variant, as remat:dots_saveable, have rows of their own.
     kinds = {name: [row for row in rows if row.startswith(f"{name}:")] for name in variants}
     bad |= {name for name, listed in kinds.items() if listed and bad.issuperset(listed)}
-    best: dict[str, tuple[float, str]] = {}
-    for name, variant in variants.items():
-        # A member that does not apply by itself stands for nothing.
-        if variant.family and name in rows and rows[name].status == "ok":
-            c, first = rows[name].comparison, best.get(variant.family)
-            ratio = (c.ratio or 1.0) if c and c.verdict in ("faster", "slower") else 1.0
-            if first is None or ratio < first[0]:
-                best[variant.family] = ratio, name
-    chosen = {name for _, name in best.values()}
+
+    def ratio(name: str) -> float:
+        c = rows[name].comparison
+        return (c.ratio or 1.0) if c and c.verdict in ("faster", "slower") else 1.0
+
+    # A member that does not apply by itself stands for nothing.
+    applied = [name for name in variants if name in rows and rows[name].status == "ok"]
+    best: dict[str, str] = {}
+    for name in sorted(applied, key=ratio):
+        best.setdefault(variants[name].family, name)
     able = [each for name, each in variants.items() if each.changes and each.combines and name not in bad]
-    return [each for each in able if not each.family or each.name in chosen]
+    return [each for each in able if not each.family or each.name in best.values()]
 
 
 def _apply_all(

@@ -330,7 +330,7 @@ def test_only_a_verdict_gives_a_speedup_in_words() -> None:
 def test_a_sweep_is_measured_from_end_to_end() -> None:
     case = make_case(power, ("f32[1000]", 3))
 
-    found = run_experiment(case, ["static"], WorkerLab(resolve(), Effort(max_time_s=6.0)), {"static": "n=3"})
+    found = run_experiment(case, ["static"], WorkerLab(resolve(), Effort(max_time_s=12.0)), {"static": "n=3"})
 
     assert found.row("static").sentence.startswith("1 program for 1 value")
     said = dict(found.row("static").facts)["n=3"]
