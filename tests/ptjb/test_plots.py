@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ptjb_rows import in_runs, measured, rows, store
 
 from benchax.errors import MissingPackage
-from pytest_jax_bench.plots.draw_all import DrawingResult, PlotRequest, draw_all
+from pytest_jax_bench.plots.draw_all import Drawing, PlotRequest, draw_all
 from pytest_jax_bench.plots.pictures import Picture
 
 FOLDER = Path(".benchmarks")
@@ -42,11 +42,11 @@ def stored(name: str, data: Any = None, params: dict[str, Any] | None = None, **
     return PlotRequest(nodeid, store(csv, measured(2) if data is None else data, nodeid, params), **marker)
 
 
-def draw(*requests: PlotRequest, **options: Any) -> DrawingResult:
+def draw(*requests: PlotRequest, **options: Any) -> Drawing:
     return draw_all(requests, folder=FOLDER, **options)
 
 
-def names(drawn: DrawingResult) -> list[str]:
+def names(drawn: Drawing) -> list[str]:
     return [file.relative_to(FOLDER).as_posix() for file in drawn.files]
 
 
@@ -95,7 +95,7 @@ def test_pictures_lie_beside_the_files_under_the_names_that_users_know(project: 
 
     drawn = draw(*requests, stored("test_p", params={"n": 256}))
 
-    assert drawn.problems == ()
+    assert drawn.problems == []
     assert names(drawn) == [
         "tests-test_x.py--test_full/main.png",
         "tests-test_x.py--test_tags/main.png",
@@ -207,7 +207,7 @@ def test_a_function_that_fails_is_named_and_costs_its_own_picture_only(project: 
 def test_a_function_that_returns_nothing_has_saved_what_it_wanted(project: Path) -> None:
     drawn = draw(stored("test_a", plot=lambda data: None), kinds=["custom"])
 
-    assert drawn == DrawingResult((), ())
+    assert (drawn.files, drawn.problems) == ([], [])
 
 
 # ---- parameters and summary -------------------------------------------------------------------------------------
@@ -263,12 +263,12 @@ def test_a_test_without_a_file_or_with_a_damaged_one_is_told_and_the_others_are_
 def test_failures_alone_are_drawn_too(project: Path) -> None:
     drawn = draw(stored("test_bad", rows(2, status="timeout")), stored("test_empty", rows(2)))
 
-    assert drawn.problems == ()
+    assert drawn.problems == []
     assert len(drawn.files) == 3
 
 
 def test_nothing_to_draw_is_no_error(project: Path) -> None:
-    assert draw() == DrawingResult()
+    assert (draw().files, draw().problems) == ([], [])
 
 
 def test_without_matplotlib_the_extra_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

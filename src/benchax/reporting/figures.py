@@ -58,12 +58,25 @@ def draw(chart: Chart) -> Any:
     Raises:
         MissingPackage: matplotlib is not installed.
     """
-    canvas = need("figure").Figure(figsize=_size(chart), layout="constrained", dpi=130)
+    return draw_together([chart])
+
+
+def draw_together(charts: Sequence[Chart]) -> Any:
+    """A matplotlib Figure with the charts one below the other, all of the same width. Raises as `draw` does."""
+    widths, heights = zip(*map(_size, charts), strict=True)
+    figure = need("figure").Figure(figsize=(max(widths), sum(heights)), layout="constrained", dpi=130)
+    parts = figure.subfigures(len(charts), height_ratios=heights, squeeze=False).ravel() if charts[1:] else [figure]
+    for chart, part in zip(charts, parts, strict=True):
+        _draw_into(part, chart)
+    return figure
+
+
+def _draw_into(canvas: Any, chart: Chart) -> None:
     axes = canvas.add_subplot()
     cells = next((mark for mark in chart.marks if isinstance(mark, Cells)), None)
     if cells is not None:
         draw_cells(canvas, axes, chart, cells)
-        return canvas
+        return
     for mark in chart.marks:
         _draw_mark(axes, mark, chart)
     # Last, because their words go to the side on which there is room.
@@ -71,7 +84,6 @@ def draw(chart: Chart) -> Any:
     _draw_axes(axes, chart)
     if chart.has_legend or chart.has_series:
         _draw_legend(axes)
-    return canvas
 
 
 def to_svg(chart: Chart) -> str:

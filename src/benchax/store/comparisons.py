@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 from benchax.codec import decode_comparison, decode_environment, decode_params, encode_comparison
 from benchax.model import CaseId, Comparison, Environment, Metric
+from benchax.store.base import Row
 from benchax.store.database import DatabaseStore
-from benchax.store.records import case_id_of
+from benchax.store.records import case_id_of, read_rows
 from benchax.store.schema import Connection, case_columns, case_key
 
 
@@ -95,29 +96,6 @@ class CaseActivity:
         return [self.rows, self.newest_row, self.comparisons, self.newest_comparison]
 
 
-class TimelineRow(NamedTuple):
-    """A measurement as a timeline shows it. None: not measured, or not known."""
-
-    id: int
-    run_id: str
-    started_at: str
-    status: str
-    failure_kind: str | None
-    commit: str | None
-    is_dirty: bool | None
-    fingerprint: str
-    timer: str | None
-    n: int | None
-    """Samples."""
-    median_s: float | None
-    """Per call, as are the ends of its interval."""
-    low_s: float | None
-    high_s: float | None
-
-
-_COLUMNS = ", ".join(f'"{name}"' for name in TimelineRow._fields)
-
-
 def list_activity(store: DatabaseStore) -> list[CaseActivity]:
     """All cases that have rows or comparisons, in the order in which they came.
 
@@ -144,14 +122,13 @@ def _count(connection: Connection, table: str) -> dict[int, tuple[int, int]]:
     return {case_id: (count, newest) for case_id, count, newest in found}
 
 
-def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[TimelineRow]:
+def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[Row]:
     """The rows of a case, oldest first."""
-    statement = f"SELECT {_COLUMNS} FROM measurements WHERE case_id = ? AND id <= ? ORDER BY id"
-    rows = store.read(lambda c: c.execute(statement, [found.id, found.newest_row]), [], since=1)
-    return list(map(TimelineRow._make, rows))
+    values = [found.id, found.newest_row]
+    return store.read(lambda c: read_rows(c, "m.case_id = ? AND m.id <= ?", values), [], since=1)
 
 
-def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:
+def read_environment(store: DatabaseStore, row: Row) -> Environment:
     """Where a row was measured."""
     statement = "SELECT document FROM measurements WHERE id = ?"
     return decode_environment(store.read(lambda c: c.scalar(statement, [row.id]), "", since=1))

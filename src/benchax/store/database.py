@@ -14,19 +14,15 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from benchax.codec import decode_params
 from benchax.errors import StoreError, UsageError, require
-from benchax.json_values import Mismatch
 from benchax.model import CaseId, EarlierRuns, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
-from benchax.store.records import StorableRow, program_from, read_record
+from benchax.store.records import StorableRow, program_from, read_record, read_rows
 from benchax.store.schema import (
-    SCALARS,
     SCHEMA,
     Connection,
     DamagedRow,
     case_key,
-    flag,
     limited,
     migrate,
     version,
@@ -198,7 +194,7 @@ class DatabaseStore:
 
         def work(connection: Connection) -> list[Row]:
             ids, values = _chosen(connection, case, commit, run, limit)
-            return _rows(connection, f"m.id IN ({ids})", values)
+            return read_rows(connection, f"m.id IN ({ids})", values)
 
         return self.read(work, [], since=1)
 
@@ -241,29 +237,6 @@ def _chosen(connection: Connection, case: str | None, commit: str | None, run: s
         values.append(run)
     newest = "" if limit is None else f" ORDER BY id DESC{limited(limit)}"
     return f"SELECT id FROM measurements WHERE {' AND '.join(conditions)}{newest}", values
-
-
-_READ_ROWS = (
-    "SELECT m.id, c.name, c.params, c.variant, c.tag, "
-    + ", ".join(f'm."{name}"' for name in SCALARS)
-    # A row without its case is damaged, and is not to be passed over.
-    + " FROM measurements m LEFT JOIN cases c ON m.case_id = c.id WHERE {} ORDER BY m.id"
-)
-
-
-def _rows(connection: Connection, condition: str, values: Sequence[Any] = ()) -> list[Row]:
-    return [_row(*record) for record in connection.execute(_READ_ROWS.format(condition), values)]
-
-
-def _row(id: int, name: str | None, params: str, variant: str, tag: str, *scalars: Any) -> Row:
-    if name is None:
-        raise DamagedRow(f"row {id} is damaged: its case is missing")
-    try:
-        found = dict(zip(SCALARS, scalars, strict=True))
-        found["is_dirty"] = flag(found["is_dirty"])
-        return Row(id, CaseId(name, decode_params(params), variant, tag), **found)
-    except (ValueError, TypeError, AttributeError, Mismatch) as error:
-        raise DamagedRow(f"row {id} is damaged: {error}") from error
 
 
 def _newest_like(connection: Connection, case: CaseId, source: str, fingerprint: str) -> Measurement | None:

@@ -10,9 +10,10 @@ from typing import Any
 
 from benchax import codec
 from benchax.errors import FormatError
-from benchax.model import Measurement, Program, Samples
-from benchax.store.base import row_of
-from benchax.store.schema import SCALARS, Connection, DamagedRow, case_columns
+from benchax.json_values import Mismatch
+from benchax.model import CaseId, Measurement, Program, Samples
+from benchax.store.base import Row, row_of
+from benchax.store.schema import SCALARS, Connection, DamagedRow, case_columns, flag
 
 READINGS_CRC32 = "readings_crc32"
 """Key of a stored document, which no field of a measurement has: of the bytes of each array of readings. SQLite does
@@ -73,6 +74,30 @@ def _arrays(s: Samples) -> dict[str, bytes | None]:
         "elapsed_s": struct.pack(f"<{len(s.elapsed_s)}d", *s.elapsed_s),
         "disturbed": None if s.disturbed is None else bytes(s.disturbed),
     }
+
+
+_ROWS = (
+    "SELECT m.id, c.name, c.params, c.variant, c.tag, "
+    + ", ".join(f'm."{name}"' for name in SCALARS)
+    # A row without its case is damaged, and is not to be passed over.
+    + " FROM measurements m LEFT JOIN cases c ON m.case_id = c.id WHERE {} ORDER BY m.id"
+)
+
+
+def read_rows(connection: Connection, condition: str, values: Sequence[Any] = ()) -> list[Row]:
+    """The scalars of the measurements `m` that answer to a condition, oldest first. Raises `DamagedRow`."""
+    return [_read_row(*record) for record in connection.execute(_ROWS.format(condition), values)]
+
+
+def _read_row(id: int, name: str | None, params: str, variant: str, tag: str, *scalars: Any) -> Row:
+    if name is None:
+        raise DamagedRow(f"row {id} is damaged: its case is missing")
+    try:
+        found = dict(zip(SCALARS, scalars, strict=True))
+        found["is_dirty"] = flag(found["is_dirty"])
+        return Row(id, CaseId(name, codec.decode_params(params), variant, tag), **found)
+    except (ValueError, TypeError, AttributeError, Mismatch) as error:
+        raise DamagedRow(f"row {id} is damaged: {error}") from error
 
 
 def read_record(id: int, document: str, arrays: Sequence[tuple[bytes, bytes | None]]) -> Measurement:

@@ -10,12 +10,11 @@ display.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from benchax.errors import UsageError, one_of, reason_of, require
 from benchax.reporting.chart import Chart
-from benchax.reporting.figures import draw
+from benchax.reporting.figures import draw_together
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.text import decode_parameters
 from pytest_jax_bench.data import last_entries_with, load_bench_data
@@ -51,55 +50,18 @@ class PlotRequest:
     only_last: bool = False
 
 
-@dataclass(frozen=True)
-class DrawingResult:
-    files: tuple[Path, ...] = ()
-    problems: tuple[str, ...] = ()
-    """One line each, with the name of the test: what was not drawn, and why."""
-
-
-def draw_all(
-    requests: Sequence[PlotRequest],
-    *,
-    folder: Path,
-    x_axis: XAxis = "run",
-    file_format: Format = "png",
-    into: Path | None = None,
-    kinds: Collection[Kind] = KINDS,
-    most_runs: int = pictures.MOST_RUNS,
-) -> DrawingResult:
-    """Draws every picture of these tests. The summary covers these tests only, and a single row has none.
-
-    Args:
-        folder: the output folder of the plugin (--ptjb-output-dir).
-        into: where the pictures go, in folders as in `folder`; None: into `folder` itself, next to the CSV files.
-        kinds: which pictures.
-        most_runs: a history shows at most this number of runs, the newest.
-
-    Raises:
-        MissingPackage: matplotlib is not installed.
-    """
-    require("matplotlib", doing="drawing plots")
-    work = _Work(folder, into or folder, x_axis, file_format, most_runs)
-    unique = list({request.csv: request for request in requests}.values())
-    for request in unique:
-        _draw_test(work, request, kinds)
-    for folder_of_test, group in _groups(unique, folder).items():
-        _draw_group(work, folder_of_test, group, kinds)
-    if "summary" in kinds:
-        _draw_summary(work, unique)
-    return DrawingResult(tuple(work.files), tuple(work.problems))
-
-
 @dataclass
-class _Work:
+class Drawing:
+    """The work of one call of `draw_all`, and what came of it."""
+
     folder: Path
     into: Path
-    x_axis: XAxis
-    file_format: Format
-    most_runs: int
+    x_axis: XAxis = "run"
+    file_format: Format = "png"
+    most_runs: int = pictures.MOST_RUNS
     files: list[Path] = field(default_factory=list[Path])
     problems: list[str] = field(default_factory=list[str])
+    """One line each, with the name of the test: what was not drawn, and why."""
     read: dict[Path, Rows | None] = field(default_factory=dict[Path, "Rows | None"])
 
     def target(self, beside: Path, name: str) -> Path:
@@ -116,17 +78,16 @@ class _Work:
         except Exception as error:
             self.problems.append(f"{nodeid}: {what} was not drawn, because {reason_of(error)[:400]}")
 
-    def rows(self, request: PlotRequest) -> Rows | None:
+    def rows(self, csv: Path, nodeid: str) -> Rows | None:
         """Returns the rows of a test, read once. It returns None for a test without rows, and reports that the first
         time."""
-        if request.csv not in self.read:
-            self.read[request.csv] = None
-            with self.attempt(request.nodeid, "anything"):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("default")  # a damaged row costs no picture where warnings are errors
-                    found = csv_files.read(request.csv)
-                self.read[request.csv] = found if len(found) else None
-        return self.read[request.csv]
+        if csv not in self.read:
+            self.read[csv] = None
+            with self.attempt(nodeid, "anything"), warnings.catch_warnings():
+                warnings.simplefilter("default")  # a damaged row costs no picture where warnings are errors
+                found = csv_files.read(csv)
+                self.read[csv] = found if len(found) else None
+        return self.read[csv]
 
     def save(self, nodeid: str, what: str, path: Path, picture: Callable[[], pictures.Picture]) -> None:
         with self.attempt(nodeid, what):
@@ -135,15 +96,61 @@ class _Work:
 
     def save_custom(self, request: PlotRequest, keyword: str, function: custom.Plot, source: Path, path: Path) -> None:
         with self.attempt(request.nodeid, keyword):
-            file = custom.draw(function, _data_for_users(source, request.only_last), path)
+            data = load_bench_data(source, merge_param=True)
+            if request.only_last:
+                data = custom.in_order(last_entries_with(data, keys=("tag", "parameters")))
+            else:
+                data = data[np.argsort(data["run_id"], kind="stable")]
+            file = custom.draw(function, data, path)
             self.files += [file] if file else []
 
 
-def _draw_test(work: _Work, request: PlotRequest, kinds: Collection[Kind]) -> None:
-    rows, stem = work.rows(request), request.csv.name.removesuffix(".csv")
+def draw_all(
+    requests: Sequence[PlotRequest],
+    *,
+    folder: Path,
+    x_axis: XAxis = "run",
+    file_format: Format = "png",
+    into: Path | None = None,
+    kinds: Collection[Kind] = KINDS,
+    most_runs: int = pictures.MOST_RUNS,
+) -> Drawing:
+    """Draws every picture of these tests. The summary covers these tests only, and a single row has none.
+
+    Args:
+        folder: the output folder of the plugin (--ptjb-output-dir).
+        into: where the pictures go, in folders as in `folder`; None: into `folder` itself, next to the CSV files.
+        kinds: which pictures.
+        most_runs: a history shows at most this number of runs, the newest.
+
+    Raises:
+        MissingPackage: matplotlib is not installed.
+    """
+    require("matplotlib", doing="drawing plots")
+    work = Drawing(folder, into or folder, x_axis, file_format, most_runs)
+    unique = list({request.csv: request for request in requests}.values())
+    groups: dict[Path, list[PlotRequest]] = {}
+    for request in unique:
+        _draw_test(work, request, kinds)
+        # The output folder itself is not one of a test: in the README's time, it held all tests.
+        if request.csv.parent.resolve() != folder.resolve():
+            groups.setdefault(request.csv.parent, []).append(request)
+    for folder_of_test, group in groups.items():
+        _draw_group(work, folder_of_test, group, kinds)
+    tests = [
+        (request.nodeid, rows) for request in unique if (rows := work.rows(request.csv, request.nodeid)) is not None
+    ]
+    # A summary of one row says nothing new.
+    if "summary" in kinds and (len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests)):
+        work.save("summary", "the summary", work.target(folder, "summary"), lambda: pictures.summary(tests))
+    return work
+
+
+def _draw_test(work: Drawing, request: PlotRequest, kinds: Collection[Kind]) -> None:
+    here, title, stem = request.csv.parent, request.nodeid, request.csv.name.removesuffix(".csv")
+    rows = work.rows(request.csv, title)
     if rows is None:
         return
-    here, title = request.csv.parent, request.nodeid
     if "history" in kinds:
         path = work.target(here, stem)
         work.save(title, "the history", path, lambda: pictures.history(rows, title, work.x_axis, work.most_runs))
@@ -153,17 +160,7 @@ def _draw_test(work: _Work, request: PlotRequest, kinds: Collection[Kind]) -> No
         work.save_custom(request, "plot", request.plot, request.csv, work.target(here, f"{stem}_custom"))
 
 
-def _groups(requests: Sequence[PlotRequest], folder: Path) -> dict[Path, list[PlotRequest]]:
-    """Groups tests by their folder. The output folder itself does not count: in the README's time, it held all
-    tests."""
-    groups: dict[Path, list[PlotRequest]] = {}
-    for request in requests:
-        if request.csv.parent.resolve() != folder.resolve():
-            groups.setdefault(request.csv.parent, []).append(request)
-    return groups
-
-
-def _draw_group(work: _Work, here: Path, group: Sequence[PlotRequest], kinds: Collection[Kind]) -> None:
+def _draw_group(work: Drawing, here: Path, group: Sequence[PlotRequest], kinds: Collection[Kind]) -> None:
     """Draws the pictures about all parameters of one test, including parameters that did not run this time."""
     title = group[0].nodeid.partition("[")[0]
     if "parameters" in kinds:
@@ -175,8 +172,8 @@ def _draw_group(work: _Work, here: Path, group: Sequence[PlotRequest], kinds: Co
             work.save_custom(request, "plot_summary", function, here, path)
 
 
-def _draw_parameters(work: _Work, here: Path, title: str) -> None:
-    parts = [work.rows(PlotRequest(title, file)) for file in sorted(here.rglob("*.csv")) if csv_files.is_ours(file)]
+def _draw_parameters(work: Drawing, here: Path, title: str) -> None:
+    parts = [work.rows(file, title) for file in sorted(here.rglob("*.csv")) if csv_files.is_ours(file)]
     found = [part for part in parts if part is not None]
     if not found:
         return
@@ -186,13 +183,8 @@ def _draw_parameters(work: _Work, here: Path, title: str) -> None:
     for name, stem in zip(names, _stems(names), strict=True):
         have = [i for i, one in enumerate(params) if name in one]
         values = {other: [params[i].get(other) for i in have] for other in names}
-        path = work.target(here, stem)
-        work.save(
-            title,
-            f"the plot over {name}",
-            path,
-            lambda have=have, values=values, name=name: pictures.by_parameter(rows[have], values, name, title),
-        )
+        draw_it = partial(pictures.by_parameter, rows[have], values, name, title)
+        work.save(title, f"the plot over {name}", work.target(here, stem), draw_it)
 
 
 def _stems(names: Sequence[str]) -> list[str]:
@@ -208,24 +200,9 @@ def _stems(names: Sequence[str]) -> list[str]:
     return stems
 
 
-def _draw_summary(work: _Work, requests: Sequence[PlotRequest]) -> None:
-    tests = [(request.nodeid, rows) for request in requests if (rows := work.rows(request)) is not None]
-    # A summary of one row says nothing new.
-    if len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests):
-        work.save("summary", "the summary", work.target(work.folder, "summary"), lambda: pictures.summary(tests))
-
-
-def _data_for_users(source: Path, only_last: bool) -> Rows:
-    data = load_bench_data(source, merge_param=True)
-    if only_last:
-        return custom.in_order(last_entries_with(data, keys=("tag", "parameters")))
-    return data[np.argsort(data["run_id"], kind="stable")]
-
-
 # ---- a picture, which is charts one below the other, in a file -------------------------------------------------------
 #
-# Each chart is drawn without pyplot: no window opens, and nothing has to be closed. The settings of the user's plots
-# change nothing.
+# Drawn without pyplot: no window opens, and nothing has to be closed. The settings of the user's plots change nothing.
 
 
 # The font of matplotlib has no Chinese, Japanese and Korean characters. Ids of an SVG are random without a salt.
@@ -233,61 +210,27 @@ FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Microsoft YaHei
 STYLE = {"svg.hashsalt": "benchax", "legend.fontsize": 8}
 
 
-def _matplotlib(module: str) -> Any:
-    require("matplotlib", doing="drawing")
-    return require(f"matplotlib.{module}", doing="drawing")
+# Without a date, the same rows give the same file.
+NO_DATE: dict[str, Any] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def save_charts(charts: Sequence[Chart], path: Path) -> None:
-    """Draws `charts` into a file, whose suffix is png, svg or pdf (a page for each); a file that is there is replaced.
+    """Draws `charts` into a file, whose suffix is png, svg or pdf; a file that is there is replaced.
 
     Raises:
         MissingPackage: matplotlib is not installed.
         OSError: the file cannot be written.
     """
-    installed = {font.name for font in _matplotlib("font_manager").fontManager.ttflist}
-    style = STYLE | {"font.family": [font for font in FONTS if font in installed]}
+    font_manager, style = (require(f"matplotlib.{name}", doing="drawing") for name in ("font_manager", "style"))
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    own = STYLE | {"font.family": [font for font in FONTS if font in installed]}
     # "default" first: a user's matplotlibrc may ask for TeX, or for a dark page.
-    with _matplotlib("style").context(["default", style]), warnings.catch_warnings():
+    with style.context(["default", own]), warnings.catch_warnings():
         # A character without a glyph, or a picture too full to be laid out well: no reason to have none, and none for
         # pytest -W error to fail.
         warnings.simplefilter("ignore")
         path.parent.mkdir(parents=True, exist_ok=True)
-        figures = [draw(chart) for chart in charts]
-        width = max(figure.get_figwidth() for figure in figures)
-        for figure in figures:
-            figure.set_figwidth(width)
-        {".png": _save_png, ".svg": _save_svg, ".pdf": _save_pdf}[path.suffix](figures, path)
-
-
-def _save_png(figures: Sequence[Any], path: Path) -> None:
-    images: list[np.ndarray] = []
-    for figure in figures:
-        canvas = _matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
-        canvas.draw()
-        images.append(np.asarray(canvas.buffer_rgba()))
-    _matplotlib("image").imsave(path, np.vstack(images))
-
-
-def _save_svg(figures: Sequence[Any], path: Path) -> None:
-    elements: list[str] = []
-    width = height = 0.0
-    for figure in figures:
-        written = io.StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None})
-        element = written.getvalue().partition("<svg ")[2]
-        elements.append(f'<svg y="{height}pt" {element}')
-        width, high = (float(number) for number in re.findall(r'(?:width|height)="([\d.]+)pt"', element)[:2])
-        height += high
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" style="background:white">'
-    path.write_text("\n".join([head, *elements, "</svg>\n"]), encoding="utf-8")
-
-
-def _save_pdf(figures: Sequence[Any], path: Path) -> None:
-    # Without a date, the same rows give the same file.
-    with _matplotlib("backends.backend_pdf").PdfPages(path, metadata={"CreationDate": None}) as pages:
-        for figure in figures:
-            pages.savefig(figure)
+        draw_together(charts).savefig(path, metadata=NO_DATE[path.suffix])
 
 
 # ---- names of 0.5.0 --------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from benchax.reporting.site.pages import (
 from benchax.reporting.site.processes import Workers, open_workers
 from benchax.store.comparisons import (
     CaseActivity,
-    TimelineRow,
+    Row,
     list_activity,
     read_comparisons,
     read_environment,
@@ -369,7 +369,7 @@ class CaseWriter:
         return WrittenCase(summary, is_changed, facts, first_seen, list(timers), list(baselines), *numbers)
 
     def _describe_environments(
-        self, rows: Sequence[TimelineRow], compared: Sequence[Comparison]
+        self, rows: Sequence[Row], compared: Sequence[Comparison]
     ) -> dict[str, dict[str, str]]:
         """Their facts by fingerprint, in the order in which they came."""
         found = dict[str, dict[str, str]]()
