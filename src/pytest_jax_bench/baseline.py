@@ -138,15 +138,19 @@ def judge(old: Row, new: Row, metric: str) -> MetricVerdict:
         return MetricVerdict("unclear", "where the older row was measured is not known")
     if old["environment"] != new["environment"]:
         return MetricVerdict("unclear", "they were measured in different environments")
-    return _compile(old, new) if metric == "compile" else _times(old, new, metric)
+    if metric != "compile":
+        return _times(old, new, metric)
+    ratio = _ratio(old["compile_ms"], new["compile_ms"])
+    if ratio is None:
+        return MetricVerdict("unclear", "one of them was not measured")
+    return _by_factor(ratio, ratio, COMPILE_FACTOR)
 
 
 def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
     # Timers have different costs inside their intervals; eager runs are always timed by wall.
     if kind == "jit" and old["timer"] != new["timer"]:
         return MetricVerdict("unclear", f"one was timed by {old['timer'] or 'an unknown timer'}, one by {new['timer']}")
-    ratios = [_ratio(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median")]
-    least, median = ratios
+    least, median = (_ratio(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median"))
     if least is None or median is None:
         return MetricVerdict("unclear", "one of them has no least and median time")
     rounds = min(old[f"{kind}_rounds"], new[f"{kind}_rounds"])
@@ -156,13 +160,6 @@ def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
     enough = min((least_rounds for least_rounds, _ in FACTORS if least_rounds > rounds), default=0)
     at = f" at fewer than {enough} rounds" if enough else ""
     return _by_factor(min(least, median), max(least, median), factor, at)
-
-
-def _compile(old: Row, new: Row) -> MetricVerdict:
-    ratio = _ratio(old["compile_ms"], new["compile_ms"])
-    if ratio is None:
-        return MetricVerdict("unclear", "one of them was not measured")
-    return _by_factor(ratio, ratio, COMPILE_FACTOR)
 
 
 def _by_factor(low: float, high: float, factor: float, at: str = "") -> MetricVerdict:

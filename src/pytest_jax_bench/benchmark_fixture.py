@@ -14,7 +14,7 @@ import functools
 import inspect
 import timeit
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -42,19 +42,6 @@ LEAST_ROUNDS = 6
 
 class FixtureAlreadyUsed(UsageError):
     """`benchmark` was called a second time in one test. pytest-benchmark uses the same name."""
-
-
-@dataclass(frozen=True)
-class Calls:
-    """How often `pedantic` calls a function, and with which setup and teardown."""
-
-    rounds: int
-    warmup_rounds: int
-    iterations: int
-    setup: Callable[[], Any] | None
-    teardown: Callable[..., Any] | None
-    is_build: bool = False
-    """Does the function compile something each time?"""
 
 
 class ArgumentsGivenTwice(UsageError, TypeError):
@@ -136,8 +123,13 @@ class BenchmarkFixture:
                 f"benchmark.pedantic was given a setup and iterations={iterations}",
                 "iterations=1 with a setup, which is called before each call",
             )
-        calls = Calls(rounds, warmup_rounds, iterations, setup, teardown)
-        return self._measure(target, tuple(args), dict(kwargs or {}), calls)
+        made = (
+            SetUp(setup, teardown, (args, dict(kwargs or {})), warmup_rounds, iterations) if setup or teardown else None
+        )
+        # Each of the other timers calls inside one program, with one set of arguments.
+        overrides = Overrides(timer="wall", setup=made.renew) if made else Overrides()
+        counts = _count(rounds, warmup_rounds, iterations)
+        return self._measure(target, tuple(args), dict(kwargs or {}), counts, overrides, made)
 
     def compilation(self, fn: Callable[..., Any], *args: Any, rounds: int = 5, **kwargs: Any) -> jax.stages.Compiled:
         """Measures how long it takes to trace, lower, and compile `fn(*args, **kwargs)`, and returns the program.
@@ -148,8 +140,8 @@ class BenchmarkFixture:
         self._use("benchmark.compilation(...)")
         jitted: Any = fn if is_jitted(fn) else jax.jit(fn)
         clear = getattr(jitted, "clear_cache", jax.clear_caches)
-        calls = Calls(rounds, 1, 1, clear, None, is_build=True)
-        return self._measure(lambda: jitted.lower(*args, **kwargs).compile(), (), {}, calls)
+        overrides = Overrides(timer="wall", setup=SetUp(clear, None, ((), {}), 1, 1).renew, is_build=True)
+        return self._measure(lambda: jitted.lower(*args, **kwargs).compile(), (), {}, _count(rounds, 1, 1), overrides)
 
     def weave(self, target: Any, **kwargs: Any) -> None:
         """Measures the function `target` where the test's own code calls it; needs the package aspectlib."""
@@ -183,25 +175,49 @@ class BenchmarkFixture:
         self._used_in = how
 
     def _measure(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None = None
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        rounds: Rounds | None = None,
+        overrides: Overrides | None = None,
+        made: SetUp | None = None,
     ) -> Any:
+        """With the usual rounds, unless some are given."""
         if inspect.iscoroutinefunction(fn):
-            return self._measure_coroutine(fn, args, kwargs, calls)
-        if calls is None or not (calls.setup or calls.teardown):
-            return self._measure_with(fn, args, kwargs, calls, None)
-        made = SetUp(calls, args, kwargs)
+            return self._measure_coroutine(fn, args, kwargs, rounds, overrides, made)
+        if made is not None:
+            try:
+                return self._measure(fn, *made.first, rounds, overrides)
+            finally:
+                made.tear_down()
+        if self.disabled:
+            return fn(*args, **kwargs)
+        bench = JaxBench(Request(self._item, self._item.config))  # pyright: ignore[reportArgumentType]
+        bench.rounds, bench.overrides = (rounds, overrides) if rounds and overrides else self._usual()
+        renew = bench.overrides.setup
+        fn, args, kwargs = unwrap(fn, args, kwargs)
+        if not is_jitted(fn):
+            fn, args, kwargs = _call_with_held(fn), (Held(args, kwargs),), {}
+            if renew is not None:
+                bench.overrides = replace(bench.overrides, setup=lambda: ((Held(*renew()),), {}))
         try:
-            return self._measure_with(fn, *made.first, calls, made.renew)
+            res, out = measure_observed(bench, fn, args, kwargs)
+        except BaseException:
+            self.has_error = True
+            raise
         finally:
-            made.tear_down()
+            self._record = next(reversed(self._item.stash.get(MEASURED, [])), None)
+        samples = next((m.headline for m in (res.jit, res.eager) if m is not None and m.headline), None)
+        if samples is not None and samples.elapsed_s:
+            self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
+        return out
 
-    def _measure_coroutine(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None
-    ) -> Any:
+    def _measure_coroutine(self, fn: Callable[..., Any], args: Any, kwargs: Any, *how: Any) -> Any:
         """Runs the body in the event loop of the test, from another thread; in a new loop without one."""
 
         def measure(run: Callable[[Any], Any]) -> Any:
-            returned = self._measure(lambda *args, **kwargs: run(fn(*args, **kwargs)), args, kwargs, calls)
+            returned = self._measure(lambda *args, **kwargs: run(fn(*args, **kwargs)), args, kwargs, *how)
             if self._record is not None:
                 cost = units.seconds(_cost_of(run))
                 self._record["notes"].append(f"each time includes {cost} for starting the coroutine in the event loop")
@@ -214,48 +230,12 @@ class BenchmarkFixture:
                 return measure(runner.run)
         return asyncio.to_thread(measure, lambda body: asyncio.run_coroutine_threadsafe(body, loop).result())
 
-    def _measure_with(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        calls: Calls | None,
-        renew: Callable[[], Any] | None,
-    ) -> Any:
-        if self.disabled:
-            return fn(*args, **kwargs)
-        fn, args, kwargs = unwrap(fn, args, kwargs)
-        try:
-            if is_jitted(fn):
-                res, out = measure_observed(self._bench(calls, renew), fn, args, kwargs)
-            else:
-                bench = self._bench(calls, renew and (lambda: ((Held(*renew()),), {})))
-                res, out = measure_observed(bench, _call_with_held(fn), (Held(args, kwargs),), {})
-        except BaseException:
-            self.has_error = True
-            raise
-        finally:
-            self._record = next(reversed(self._item.stash.get(MEASURED, [])), None)
-        samples = next((m.headline for m in (res.jit, res.eager) if m is not None and m.headline), None)
-        if samples is not None and samples.elapsed_s:
-            self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
-        return out
-
-    def _bench(self, calls: Calls | None, renew: Callable[[], Any] | None) -> JaxBench:
-        bench = JaxBench(Request(self._item, self._item.config))  # pyright: ignore[reportArgumentType]
-        if calls is not None:
-            warmup = calls.warmup_rounds * calls.iterations
-            bench.rounds = Rounds(calls.rounds, 1, warmup, calls.rounds, warmup, calls.iterations)
-            # Each of the other timers calls inside one program, with one set of arguments.
-            bench.overrides = Overrides(timer="wall" if renew else None, setup=renew, is_build=calls.is_build)
-            return bench
+    def _usual(self) -> tuple[Rounds, Overrides]:
         wanted = self._settings.benchmark
         asked = self._keywords.get("min_rounds") or wanted.min_rounds or 1
         rounds = min(max(ROUNDS, asked), self._keywords.get("max_rounds") or max(ROUNDS, asked))
         limit_s = self._keywords.get("max_time") or wanted.max_time or MAX_TIME_S
-        bench.rounds = Rounds(rounds, 1, 1, rounds, 1)
-        bench.overrides = Overrides(max_time_s=None if asked > LEAST_ROUNDS else float(limit_s))
-        return bench
+        return Rounds(rounds, 1, 1, rounds, 1), Overrides(max_time_s=None if asked > LEAST_ROUNDS else float(limit_s))
 
     def complete_record(self, problem: Any) -> None:
         """Adds what the test knows about its benchmark to the record for the summary."""
@@ -279,6 +259,10 @@ class BenchmarkFixture:
             self._undo.pop()()
         if not self._used_in and not self.has_error:
             self._item.warn(pytest.PytestWarning("the fixture benchmark was not used at all in this test"))
+
+
+def _count(rounds: int, warmup_rounds: int, iterations: int) -> Rounds:
+    return Rounds(rounds, 1, warmup_rounds * iterations, rounds, warmup_rounds * iterations, iterations)
 
 
 def _cost_of(run: Callable[[Any], Any]) -> float:
@@ -315,11 +299,18 @@ def _call_with_held(fn: Callable[..., Any]) -> Callable[[Held], Any]:
 class SetUp:
     """Calls `setup` before each call, and `teardown` after each round."""
 
-    def __init__(self, calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._calls, self._given = calls, (args, kwargs)
+    def __init__(
+        self,
+        setup: Callable[[], Any] | None,
+        teardown: Callable[..., Any] | None,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+        warmup_rounds: int,
+        iterations: int,
+    ) -> None:
+        self._setup, self._teardown, self._given, self._iterations = setup, teardown, given, iterations
         self._last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         # Without a warm-up the first call is alone.
-        self._left = calls.iterations if calls.warmup_rounds else 1
+        self._left = iterations if warmup_rounds else 1
 
     @property
     def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -331,12 +322,12 @@ class SetUp:
         """The arguments of the next call."""
         if not self._left:
             self.tear_down()
-            self._left = self._calls.iterations
+            self._left = self._iterations
         self._left -= 1
         return self.first
 
     def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        made = self._calls.setup() if self._calls.setup is not None else None
+        made = self._setup() if self._setup is not None else None
         if not made:
             return self._given
         if any(self._given):
@@ -349,5 +340,5 @@ class SetUp:
 
     def tear_down(self) -> None:
         last, self._last = self._last, None
-        if last is not None and self._calls.teardown is not None:
-            self._calls.teardown(*last[0], **last[1])
+        if last is not None and self._teardown is not None:
+            self._teardown(*last[0], **last[1])

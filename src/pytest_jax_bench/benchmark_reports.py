@@ -54,12 +54,7 @@ def _names(record: Record) -> dict[str, Any]:
     return {"name": record["nodeid"].rpartition("::")[2] + tag, "fullname": record["nodeid"] + tag, "group": None}
 
 
-def write(path: Path, document: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_text(document), encoding="utf-8")
-
-
-def _text(document: Mapping[str, Any]) -> str:
+def to_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, default=lambda value: f"UNSERIALIZABLE[{value!r}]") + "\n"
 
 
@@ -81,7 +76,7 @@ def save(output_dir: Path, wanted: BenchmarkSettings, document: Mapping[str, Any
         path = folder / f"{number:04}_{name}.json"
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(_text(document))
+                file.write(to_text(document))
         except FileExistsError:  # another session was quicker
             continue
         return path
@@ -93,13 +88,11 @@ def find(output_dir: Path, number: str) -> Path:
     Raises:
         UsageError: there is no such file, or there are several.
     """
-    folder = machine_folder(output_dir)
-    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.json"))
     if Path(number).is_file():
         return Path(number)
-    found = [file for file in files if file.name.startswith(number or "0")]
-    if not number and files:
-        return files[-1]
+    folder = machine_folder(output_dir)
+    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.json"))
+    found = [file for file in files if file.name.startswith(number)] if number else files[-1:]
     if len(found) != 1:
         listed = ", ".join(file.stem for file in files[-5:]) or "none so far; --benchmark-save NAME writes one"
         raise UsageError(f"--benchmark-compare={number!r} names {len(found)} files in {folder}", listed)
@@ -208,15 +201,10 @@ def _unit(found: Sequence[Mapping[str, Any]], asked: str | None) -> str:
 
 
 def _cells(found: Mapping[str, Any], columns: Sequence[str], unit: str) -> list[TableCell]:
-    return [TableCell(_cell_text(column, found.get(column), unit)) for column in columns]
-
-
-def _cell_text(column: str, value: Any, unit: str) -> str:
-    if value is None:
-        return ""
-    if column in TIMES:
-        return units.number(value / units.SECONDS[unit])
-    return units.number(value) if column == "ops" else str(value)
+    seconds = {c: found[c] / units.SECONDS[unit] for c in TIMES if found.get(c) is not None}
+    numbers = {c: units.number(value) for c, value in (dict(found) | seconds).items() if c in (*seconds, "ops")}
+    texts = {c: str(value) for c, value in found.items() if value is not None} | numbers
+    return [TableCell(texts.get(column, "")) for column in columns]
 
 
 def _name(record: Record, how: str | None) -> str:

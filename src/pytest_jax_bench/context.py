@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
 from benchax.store.file_lock import hold_lock
-from benchax.whole_files import hide_from_git
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.options import PluginSettings, marker_of
 
@@ -108,14 +107,6 @@ def hold_open(config: pytest.Config, place: str) -> None:
         stack = contextlib.ExitStack()
         config.add_cleanup(stack.close)
         stack.enter_context(api.opened(place).held_open())
-
-
-def make_folder(folder: Path) -> None:
-    """Git sees the CSV files in it, which you can keep, and not the database."""
-    if folder.is_dir():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    hide_from_git(folder, f"benchax.db*\n{LOCK}")
 
 
 def from_path(path: str | os.PathLike[str] | None) -> BenchContext:

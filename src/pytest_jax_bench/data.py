@@ -119,7 +119,9 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
     """The narrowest column that loses nothing: numbers, texts, or objects."""
     values = [v.text if isinstance(v, Opaque) else v for v in values]
     types = {type(v) for v in values}
-    if types <= {int, float, object} and types - {object} and all(_fits(v) for v in values):
+    # A column with gaps is one of floats, which hold no greater integer exactly.
+    is_exact = all(type(v) is not int or abs(v) <= 2**53 for v in values)
+    if types <= {int, float, object} and types - {object} and is_exact:
         number = int if types == {int} else float
         return np.array([np.nan if v is _ABSENT else v for v in values], number)
     if types == {bool}:
@@ -127,11 +129,6 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
     column = np.empty(len(values), np.object_)
     column[:] = [None if v is _ABSENT else v for v in values]
     return column.astype(f"U{width}") if types == {str} and (width := fixed_width(column)) else column
-
-
-def _fits(value: Any) -> bool:
-    # A column with gaps is one of floats, which hold no greater integer exactly.
-    return type(value) is not int or abs(value) <= 2**53
 
 
 def _with_columns(data: np.ndarray, columns: dict[str, npt.NDArray[Any]]) -> np.ndarray:

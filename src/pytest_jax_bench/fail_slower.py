@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from benchax import units
 from benchax.case import Case
@@ -61,7 +60,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     Args:
         measured, case: of the jitted function; None if there is no such function.
     """
-    labels = (label(old), label(new))
+    labels = (f"{old['commit']}:{old['commit_run']}", f"{new['commit']}:{new['commit_run']}")
     try:
         if measured is not None and not has(new, "jit"):
             raise NotMeasured("its run time was not measured")
@@ -82,11 +81,6 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     return GateResult(labels[0], run.verdict, text, alarms, notes, change, tuple(of_limits.unjudged(found)))
 
 
-def label(row: Row) -> str:
-    """6bc9501:2"""
-    return f"{row['commit']}:{row['commit_run']}"
-
-
 def _refuse(against: str, why: str, limits: Limits) -> GateResult:
     text = f"not compared with {against}, because {' '.join(why.split())}"
     return GateResult(against, None, text, notes=(text,), unjudged=tuple(limits))
@@ -105,18 +99,13 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
         raise NotMeasured(pairing.without[0].why)
     (paired_run,) = pairing.paired_runs
     # The test's own inputs for both sides: how long a program takes may depend on the values that it is given.
-    leaves = _leaves(case, new.options.seed)
+    prepared = prepare(case, new.options.seed)
+    leaves = leaves_of(prepared.subject_of(prepared.trace())).args
     return replace(
         paired_run,
         sides=tuple(replace(side, leaves=leaves) for side in paired_run.sides),
         remarks=tuple(remark for remark in paired_run.remarks if remark.code != "random-data"),
     )
-
-
-def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
-    """Returns the inputs of the program of `case`: the test's own inputs."""
-    prepared = prepare(case, seed)
-    return leaves_of(prepared.subject_of(prepared.trace())).args
 
 
 # ---- and how ----------------------------------------------------------------------------------------------------

@@ -60,16 +60,16 @@ def _save(call: MeasureCall, measured: StepResults, csv: Path, row: dict[str, An
     """Writes `main-3-base.svg` (file, run, tag), unless the last graph of this tag shows the same program."""
     from benchax.program import graph
 
-    lowered, hlo = measured.lowered, measured.hlo
+    lowered, hlo = measured.heard.get("lowered"), measured.heard.get("hlo")
     if not hlo:  # another process compiled it
         fn: Any = call.fn_jit if hasattr(call.fn_jit, "lower") else jax.jit(call.fn_jit)  # pyright: ignore
         lowered = fn.lower(*call.args, **call.kwargs)
         hlo = lowered.compile().as_text()
     stablehlo = lowered.as_text() if lowered is not None else ""
-    # The tag where it can be part of a file's name on every system, alone under that name; else a digest of it.
-    tag, text = row["tag"], row["tag"].encode("utf-8", "surrogatepass")
+    tag = row["tag"]
+    # It can't be part of a file's name on every system, alone under that name.
     if not _READABLE_TAG.fullmatch(tag) or tag.endswith("."):
-        tag = hashlib.sha256(text).hexdigest()[:16]
+        tag = hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     runs = re.compile(re.escape(csv.stem) + r"-(\d+)-" + re.escape(tag) + r"\.svg")
     found = {int(match[1]): path for path in csv.parent.glob("*.svg") if (match := runs.fullmatch(path.name))}
     last = found[max(found)].read_text(encoding="utf-8", errors="replace") if found else ""
@@ -119,7 +119,9 @@ def keep_measurement(
         verdicts = baseline.judge_metrics(old, row) if old else {}
         notes += save_if_wanted(call, measured, overrides, context, row)
         gated = _run_gate(call, measured, context, old, row)
-        if old and (judged := _judge(old, measured, verdicts, gated, rounds, context)):
+        if gated and gated.verdict:
+            verdicts["jit"] = MetricVerdict(gated.verdict, gated.text, gated.change)
+        elif old and (judged := _judge(old, measured, verdicts.get("jit"), rounds, context)):
             verdicts["jit"] = judged
         notes += gated.notes if gated else ()
         context.keep(_make_record(call, row, old, verdicts, gated, notes, measured, context))
@@ -146,23 +148,15 @@ def _run_gate(
 
 
 def _judge(
-    old: dict[str, Any],
-    measured: StepResults,
-    verdicts: dict[str, MetricVerdict],
-    gated: fail_slower.GateResult | None,
-    rounds: Rounds,
-    context: BenchContext,
+    old: dict[str, Any], measured: StepResults, known: MetricVerdict | None, rounds: Rounds, context: BenchContext
 ) -> MetricVerdict | None:
-    """The verdict of the two programs on the run time; None if stored times decide, or the programs must not run."""
-    if gated is not None and gated.verdict is not None:
-        return MetricVerdict(gated.verdict, gated.text, gated.change)
-    settings, known = context.settings, verdicts.get("jit")
-    is_left_out = settings.no_judge or settings.fail_slower is not None or rounds.calls_per_round is not None
+    """The verdict of the two programs on the run time, if stored times don't decide and the programs may run."""
+    is_left_out = context.settings.no_judge or context.settings.fail_slower or rounds.calls_per_round is not None
     if known is None or known.verdict != "unclear" or is_left_out or measured.jit is None or measured.error:
-        return None
+        return known
     from pytest_jax_bench import side_by_side
 
-    judged = side_by_side.judge(old, measured.jit, measured.leaves)
+    judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"))
     return judged if judged.verdict != "unclear" else MetricVerdict("unclear", f"{known.why}; {judged.why}")
 
 

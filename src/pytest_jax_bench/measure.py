@@ -26,7 +26,8 @@ from benchax.measuring.inputs import Inputs
 from benchax.model import Failure, Measurement, Options
 from benchax.options import resolve
 from benchax.source_files import keep_own_frames
-from pytest_jax_bench.context import BenchContext, by_value, make_folder
+from benchax.whole_files import hide_from_git
+from pytest_jax_bench.context import LOCK, BenchContext, by_value
 from pytest_jax_bench.dispatches import Observed, can_be_observed
 
 WARMUP_S = 0.02
@@ -113,10 +114,9 @@ class StepResults:
     eager: Measurement | None = None
     jit: Measurement | None = None
     out: Any = None
-    hlo: str = ""
-    lowered: Any = None
-    leaves: list[Any] | None = None
-    """The inputs of the jitted function's program; None if they stayed in another process."""
+    heard: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The "hlo" of the jitted function, its "lowered" program, and the "leaves" that this takes. Empty if they stayed
+    in another process."""
     error: BaseException | None = None
     """The exception of the function, or the reason why there is no answer."""
     kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])
@@ -207,15 +207,17 @@ def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchConte
     case = make_case_of(inner, program.fn, context, jit=True)
     measured_program = _run(case, options, {"timer": "wall", "verify": "off"}, context, built)
     if built.error is None:
-        measured.jit, measured.hlo, measured.lowered = measured_program, built.hlo, built.lowered
-        measured.leaves = built.leaves
+        measured.jit, measured.heard = measured_program, built.heard
         measured.kept += built.kept
 
 
 def _store(measured: StepResults, context: BenchContext) -> None:
     places = dict.fromkeys(options.store for _, options in measured.kept if options.store not in (None, "off"))
-    if context.output_dir is not None and places:
-        make_folder(context.output_dir)
+    folder = context.output_dir
+    if folder is not None and places and not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        # Git sees the CSV files in it, which you can keep, and not the database.
+        hide_from_git(folder, f"benchax.db*\n{LOCK}")
     with warnings_into(measured.notes):
         for place in places:
             context.hold_open(place)
@@ -302,7 +304,7 @@ def _run(
         into.out = heard["outputs"]
     elif resolved.stages != "build":
         into.out = call_once(case.fn, *case.inputs())  # the outputs stayed in another process
-    into.hlo, into.lowered, into.leaves = heard.get("hlo", ""), heard.get("lowered"), heard.get("leaves")
+    into.heard = heard
     return row
 
 

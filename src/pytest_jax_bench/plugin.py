@@ -6,12 +6,10 @@ process, from a fork, and from a worker of xdist. The summary reads no file agai
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,28 +106,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    with limit_compiles(item):
-        return (yield)
-
-
-@contextlib.contextmanager
-def limit_compiles(item: pytest.Item) -> Iterator[None]:
-    """Wraps the call of `item`, which fails if it compiles more programs than `max_compiles` of its markers, if any.
+    """Fails an item that compiles more programs than `max_compiles` of its markers, if any.
 
     Only compilations by the test's own lines count, including first calls. Eager operations do not count. `jax_bench`
     does not count either, because it compiles each function again to time that.
     """
     limit = options.marker_of(item).get("max_compiles")
     if limit is None:
-        yield
-        return
+        return (yield)
     from benchax.errors import NotMeasured
     from benchax.watching.watch import RecompileError, max_compiles
     from pytest_jax_bench.fixture import MEASURING
 
     try:
         with max_compiles(limit, ignored=frozenset({MEASURING})):
-            yield
+            return (yield)
     except (RecompileError, NotMeasured) as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -164,25 +155,17 @@ def asks_for_fork(item: pytest.Item) -> bool:
     return bool(item.config.getoption("forked", False)) or item.get_closest_marker("forked") is not None
 
 
-def has_jax_started() -> bool:
-    """Reads a private name (tried with jax 0.6 to 0.12.0.1). Without it, the answer is no."""
-    started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
-    return bool(started and started())
-
-
 def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Returns a line for each option of another plugin that leaves out tests with `jax_bench`."""
-    lines: list[str] = []
-    for name in other_plugins(config):
-        option = OTHERS[name][1]
-        fixtures = [set(getattr(item, "fixturenames", ())) for item in items]
-        count = sum("jax_bench" in each and "benchmark" not in each for each in fixtures)
-        if count and config.getoption(option.lstrip("-").replace("-", "_"), False):
-            tests = f"{count} test{'s' if count > 1 else ''} with jax_bench"
-            lines.append(
-                f"ptjb: {tests} did not run, because {option} of {name} runs only its own tests; leave {option} out"
-            )
-    return lines
+    fixtures = [set(getattr(item, "fixturenames", ())) for item in items]
+    count = sum("jax_bench" in each and "benchmark" not in each for each in fixtures)
+    tests = f"{count} test{'s' if count > 1 else ''} with jax_bench"
+    given = [(name, OTHERS[name][1]) for name in other_plugins(config) if count]
+    return [
+        f"ptjb: {tests} did not run, because {option} of {name} runs only its own tests; leave {option} out"
+        for name, option in given
+        if config.getoption(option.lstrip("-").replace("-", "_"), False)
+    ]
 
 
 class SessionReporter:
@@ -199,7 +182,9 @@ class SessionReporter:
         computation would end there."""
         own = inspect.signature(item.function).parameters if isinstance(item, pytest.Function) else ()
         is_measuring = "request" in own or {"jax_bench", "benchmark"} & set(getattr(item, "fixturenames", ()))
-        self.config.stash[STARTED] = has_jax_started()
+        # A private name (tried with jax 0.6 to 0.12.0.1). Without it, the answer is no.
+        started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", bool)
+        self.config.stash[STARTED] = started()
         if not (is_measuring and asks_for_fork(item) and self.config.stash[STARTED]):
             return None
         manager = self.config.pluginmanager

@@ -16,6 +16,7 @@ it. `measurements` are the documents of benchax with every reading, as `benchax 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -67,7 +68,8 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
             reporter.write_line(line)
     if verbosity >= 0 and settings.disable:
         reporter.write_line("ptjb: nothing was measured (--ptjb-disable)")
-    if verbosity >= 0 and records and (workers := _workers(config)):
+    workers = int(config.getoption("numprocesses", 0) or 0) if config.pluginmanager.hasplugin("dsession") else 0
+    if verbosity >= 0 and records and workers:
         reporter.write_line(
             f"ptjb: {workers} workers measured one at a time; tests that ran at the same time can have disturbed them"
         )
@@ -91,19 +93,17 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 
 def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
     """One, but where groups, an order or columns were asked for."""
-    wanted = settings.benchmark
-    hooked = None
+    wanted, hooked, saved = settings.benchmark, None, None
     if reporter.config.pluginmanager.hasplugin("benchax-fixture"):
         from pytest_jax_bench import benchmark_hooks
 
         hooked = benchmark_hooks.group(reporter.config, records, wanted.group_by)
-    if not hooked and not vars(wanted) and not any((r.get("benchmark") or {}).get("group") for r in records):
+    if not (hooked or vars(wanted) or any((r.get("benchmark") or {}).get("group") for r in records)):
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
     from pytest_jax_bench import benchmark_reports
 
-    saved = None
     if wanted.compare is not None:
         try:
             path = benchmark_reports.find(settings.output_dir, wanted.compare)
@@ -131,14 +131,18 @@ def _benchmark_files(reporter: pytest.TerminalReporter, records: Sequence[Record
     wanted, written = settings.benchmark, list[Path]()
     document = benchmark_hooks.complete_document(reporter.config, benchmark_reports.make_document(records))
     if wanted.json is not None:
-        path = reporter.config.invocation_params.dir / wanted.json
-        benchmark_reports.write(path, document)
-        written.append(path)
+        written.append(reporter.config.invocation_params.dir / wanted.json)
+        _write(written[0], benchmark_reports.to_text(document))
     if wanted.save is not None or wanted.autosave:
         written.append(benchmark_reports.save(settings.output_dir, wanted, document))
     if reporter.config.get_verbosity() >= 0:
         for path in written:
             reporter.write_line(f"ptjb: wrote {path}")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -> list[str]:
@@ -159,20 +163,15 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
     if gray := table.unjudged(records):
         hint = "" if verbosity >= 1 else " (-v says why)"
         lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict{hint}")
-    if verbosity >= 1:
-        lines += reasons(records)
+    if verbosity >= 1:  # each reason once, with how many cells it stands for
+        judged = [each for record in records for each in record["verdicts"].values()]
+        counts = Counter(why for verdict, why in judged if verdict == "unclear")
+        lines += [f"unclear ({count}): {why}" for why, count in counts.items()]
     return lines
 
 
 def _share(some: Sequence[Any], records: Sequence[Record]) -> str:
     return f"{len(some)} of {len(records)} measurements"
-
-
-def reasons(records: Sequence[Record]) -> list[str]:
-    """Each reason for "unclear" once, with how many cells it stands for."""
-    judged = [each for record in records for each in record["verdicts"].values()]
-    counts = Counter(why for verdict, why in judged if verdict == "unclear")
-    return [f"unclear ({count}): {why}" for why, count in counts.items()]
 
 
 def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
@@ -207,12 +206,6 @@ def unjudged(records: Sequence[Record], settings: PluginSettings) -> list[str]:
 
 def _name(record: Record) -> str:
     return f"{table.truncate(record['nodeid'], 200)} #{table.truncate(record['row']['tag'], table.LONGEST)}"
-
-
-def _workers(config: pytest.Config) -> int:
-    """How many workers xdist has; 0 without it."""
-    session = config.pluginmanager.get_plugin("dsession")
-    return int(config.getoption("numprocesses", 0) or 0) if session is not None else 0
 
 
 def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
@@ -267,8 +260,7 @@ def write_json(path: Path, records: Sequence[Mapping[str, Any]], *, session: str
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "results": without_nan([{name: record[name] for name in FIELDS} for record in records]),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    _write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def without_nan(value: Any) -> Any:
@@ -277,4 +269,4 @@ def without_nan(value: Any) -> Any:
         return {k: without_nan(v) for k, v in value.items()}
     if isinstance(value, list):
         return [without_nan(v) for v in value]
-    return None if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

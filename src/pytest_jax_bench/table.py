@@ -52,10 +52,15 @@ def tabulate_records(records: Sequence[Record]) -> Table:
 
 
 def _list_cells(record: Record) -> tuple[TableCell, ...]:
+    new, old = record["row"], record["reference"]
+    run = str(new["commit_run"])
+    if old is not None:
+        is_same = old["commit"].removesuffix("+") == new["commit"].removesuffix("+")
+        run = f"{'' if is_same else old['commit'] + ':'}{old['commit_run']}->{run}"
     return (
         TableCell(truncate(record["nodeid"], math.inf)),
-        TableCell(_commit_run(record)),
-        TableCell(truncate(record["row"]["tag"], LONGEST)),
+        TableCell(run),
+        TableCell(truncate(new["tag"], LONGEST)),
         *(_number(record, metric) for metric in TITLES),
         status_of(record),
     )
@@ -67,14 +72,6 @@ def truncate(text: str, longest: float) -> str:
     return one_line if len(one_line) <= longest else one_line[: int(longest) - 1] + "…"
 
 
-def _commit_run(record: Record) -> str:
-    new, old = record["row"], record["reference"]
-    if old is None:
-        return str(new["commit_run"])
-    is_same = old["commit"].removesuffix("+") == new["commit"].removesuffix("+")
-    return f"{'' if is_same else old['commit'] + ':'}{old['commit_run']}->{new['commit_run']}"
-
-
 def _number(record: Record, metric: str) -> TableCell:
     # A function that isn't jitted is a run of its own kind where nobody called it eager.
     if metric in ("run", "eager"):
@@ -82,9 +79,7 @@ def _number(record: Record, metric: str) -> TableCell:
             return TableCell("")
         metric = "eager"
     new, old = _value(record["row"], metric), _value(record["reference"], metric)
-    if new is None:
-        return TableCell("")
-    if max(new, old or 0) < LEAST_BYTES.get(metric, 0):
+    if new is None or max(new, old or 0) < LEAST_BYTES.get(metric, 0):
         return TableCell("")
     is_time = metric in (*TIMES, "compile")
     text = (
@@ -144,9 +139,8 @@ def _spread_text(value: float, spread: Sequence[float] | None, scale: float) -> 
     if spread is None or spread[0] == spread[1]:
         return ""
     half = (spread[1] - spread[0]) / 2
-    # Of few readings the ends are what is known; and nothing takes "829 ± 5627" for 829 or less.
-    is_interval = isinstance(spread, tuple)
-    if is_interval and half < value:
+    # Of few readings, which are a list, the ends are what is known; and nothing takes "829 ± 5627" for 829 or less.
+    if isinstance(spread, tuple) and half < value:
         return f" ± {units.number(half / scale, 2)}"
     return f" ({units.number(spread[0] / scale)}–{units.number(spread[1] / scale)})"
 

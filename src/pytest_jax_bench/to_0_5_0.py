@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchax.cli.console import line, note
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC
+from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC, Kind
 from pytest_jax_bench.csv.text import word
 
 OLD = COLUMNS[:18]
@@ -58,15 +58,15 @@ def convert(file: Path) -> tuple[str, int]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    return "".join(f" {_word(name, row[name]):>{WIDTH}}" for name in OLD)
+    return "".join(f" {_WRITE[KINDS[name]](row[name]):>{WIDTH}}" for name in OLD)
 
 
-def _word(name: str, value: Any) -> str:
-    kind = KINDS[name]
-    if kind == "text":
-        # Without a blank, a comma or the sign of a comment, at which its lines break.
-        return word(value).replace("#", "%23") if value else "-"
-    return str(value) if kind == "int" else "nan" if math.isnan(value) else f"{value:.2f}"
+_WRITE: dict[Kind, Callable[[Any], str]] = {
+    # Without a blank, a comma or the sign of a comment, at which its lines break.
+    "text": lambda text: word(text).replace("#", "%23") if text else "-",
+    "float": lambda number: "nan" if math.isnan(number) else f"{number:.2f}",
+    "int": str,
+}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from benchax.errors import StoreError
 from benchax.model import Comparison, Measurement, Program, Remark, Samples, Version
 from benchax.store import baselines, comparisons
 from benchax.store.database import DatabaseStore, open_store
-from benchax.store.records import program_of
+from benchax.store.schema import program_of
 
 PAGE = 4096
 LEAF, INTERIOR = 0x0D, 0x05

@@ -15,8 +15,7 @@ from benchax.reporting.site.publishing import publish
 from benchax.store import comparisons
 from benchax.store.comparisons import list_activity, read_comparisons, read_environment, read_timeline
 from benchax.store.database import DatabaseStore
-from benchax.store.records import StorableRow
-from benchax.store.schema import MIGRATIONS, take_step
+from benchax.store.schema import MIGRATIONS, StorableRow, take_step
 
 
 def test_a_case_is_listed_with_what_it_has(store: DatabaseStore) -> None:

@@ -15,8 +15,7 @@ from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Measurement
 from benchax.store.base import StoredRun
 from benchax.store.database import DatabaseStore
-from benchax.store.records import program_of
-from benchax.store.schema import flag, limited
+from benchax.store.schema import flag, limited, program_of
 
 LAST = "last"
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")

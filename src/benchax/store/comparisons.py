@@ -13,8 +13,7 @@ from benchax.codec import decode_comparison, decode_environment, decode_params, 
 from benchax.model import CaseId, Comparison, Environment, Metric
 from benchax.store.base import Row
 from benchax.store.database import DatabaseStore
-from benchax.store.records import case_id_of, read_rows
-from benchax.store.schema import Connection, case_columns, case_key
+from benchax.store.schema import Connection, case_columns, case_id_of, case_key, read_rows
 
 
 def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:

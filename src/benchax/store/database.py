@@ -17,14 +17,17 @@ from urllib.parse import urlsplit
 from benchax.errors import StoreError, UsageError, require
 from benchax.model import CaseId, EarlierRuns, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
-from benchax.store.records import StorableRow, program_from, read_record, read_rows
 from benchax.store.schema import (
     SCHEMA,
     Connection,
     DamagedRow,
+    StorableRow,
     case_key,
     limited,
     migrate,
+    program_from,
+    read_record,
+    read_rows,
     version,
 )
 from benchax.store.sqlite_file import SqliteFile, nothing_there

@@ -27,8 +27,18 @@ from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError, StoreError
 from benchax.model import Program
 from benchax.store.file_lock import WAIT_S, only_writer
-from benchax.store.records import UNLESS_THERE, StorableRow, case_id_of, keep_program, read_record
-from benchax.store.schema import Connection, DamagedRow, case_columns, decode_text, migrate
+from benchax.store.schema import (
+    UNLESS_THERE,
+    Connection,
+    DamagedRow,
+    StorableRow,
+    case_columns,
+    case_id_of,
+    decode_text,
+    keep_program,
+    migrate,
+    read_record,
+)
 from benchax.units import plural
 from benchax.whole_files import hide_from_git
 

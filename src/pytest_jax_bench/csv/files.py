@@ -175,8 +175,7 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
         StoreError: the file cannot be written.
         FormatError: there is a file that is not the CSV file of a test, or a newer benchax wrote it.
     """
-    values = complete(row)
-    values["created"] = values["created"] or _now()
+    values = complete({"created": _now()} | {name: value for name, value in row.items() if value is not None})
     facts = {"created": _now("seconds"), "test_nodeid": nodeid, "backend": backend, "device": device}
     facts["First commit"] = values["commit"]
     # Renaming replaces a link, not the file that it leads to.

@@ -81,7 +81,7 @@ _GREATEST = 2**63 - 1
 
 def header(facts: Mapping[str, str]) -> list[str]:
     """The lines above the rows. `facts` are created, test_nodeid, backend, device and "First commit"."""
-    named = [f"# {name}: {one_line(text)}" for name, text in facts.items()]
+    named = [f"# {name}: {one_line(text)}" for name, text in facts.items() if name not in _NOT_FACTS]
     listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(CURRENT, 1)]
     numbers = "".join(f" {f'({i})':>{width}}" for i, width in enumerate(_WIDTHS, 1))
     return [
@@ -106,18 +106,17 @@ def form_of(comments: Sequence[str], where: str) -> tuple[str, ...] | None:
     Raises:
         FormatError: a newer benchax wrote it.
     """
-    version = facts_of(comments, everything=True).get("format", "1")
+    version = facts_of(comments).get("format", "1")
     if not version.isdigit() or int(version) > FORMAT:
         raise FormatError(f"{where} has format {version!r}; this benchax reads up to {FORMAT}", hint=UPGRADE)
     columns = tuple(match[1] for match in map(_LISTED.fullmatch, comments) if match)
     return columns if columns in (CURRENT, OLD_18, OLD_17) else None
 
 
-def facts_of(comments: Sequence[str], everything: bool = False) -> dict[str, str]:
+def facts_of(comments: Sequence[str]) -> dict[str, str]:
     """The named lines of a header: created, test_nodeid, …"""
     found = {match[1]: match[2] for match in map(_FACT.fullmatch, comments) if match}
-    facts = found if found.get("format", "1") == "1" else {name: unword(text) for name, text in found.items()}
-    return facts if everything else {name: text for name, text in facts.items() if name not in _NOT_FACTS}
+    return found if found.get("format", "1") == "1" else {name: unword(text) for name, text in found.items()}
 
 
 BEGUN_BY_0_5 = {"begun by": "pytest-jax-bench 0.5.0 or earlier"}
@@ -126,7 +125,7 @@ BEGUN_BY_0_5 = {"begun by": "pytest-jax-bench 0.5.0 or earlier"}
 
 def is_of_0_5(comments: Sequence[str]) -> bool:
     """Was this file begun by pytest-jax-bench, under the name that it chose?"""
-    facts = facts_of(comments, everything=True)
+    facts = facts_of(comments)
     return "format" not in facts or facts.items() >= BEGUN_BY_0_5.items()
 
 
@@ -172,12 +171,7 @@ def _int(value: Any) -> int:
     return max(-_GREATEST, min(operator.index(value), _GREATEST))
 
 
-def _text(value: Any) -> str:
-    # str of a str subclass may be something else: an enum prints as its name.
-    return str.__str__(value) if isinstance(value, str) else str(value)
-
-
-_PLAIN: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": _text}
+_PLAIN: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": str}
 _WRITE: dict[Kind, Callable[[Any], str]] = {"int": str, "float": repr, "text": word}
 
 

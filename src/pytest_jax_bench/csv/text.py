@@ -71,12 +71,12 @@ def _percent(character: str) -> str:
 
 def encode_parameters(params: Mapping[str, Any]) -> str:
     """Encodes the parameters of a test as one text, "None" if it has no parameters. Two sets share a text only if they
-    are equal.
+    are equal. Their names are those of arguments.
 
     Objects that JSON does not know are identified as in `case.param_value`. The name identifies functions and types, a
     digest of their bytes identifies arrays, and the repr identifies anything else.
     """
-    return ",".join(f"{_key(k)}-{_value(v)}" for k, v in params.items()) or "None"
+    return ",".join(f"{k}-{_value(v)}" for k, v in params.items()) or "None"
 
 
 def decode_parameters(text: str) -> dict[str, Any]:
@@ -84,18 +84,14 @@ def decode_parameters(text: str) -> dict[str, Any]:
     params: dict[str, Any] = {}
     at = 0
     while at < len(text) and text != "None":
-        key, at = _read_key(text, at)
-        params[key], at = _read_value(text, at)
+        name, dash, _ = text[at:].partition("-")
+        params[name], at = _read_value(text, at + len(name + dash))
     return params
 
 
 def is_bare(text: str) -> bool:
     """Returns whether a text can be a value without quotes, and be read as the same text again."""
     return text.isprintable() and "," not in text and text[:1] not in ("", '"', "[", "{", "@") and _guess(text) == text
-
-
-def _key(name: str) -> str:
-    return name if _KEY.fullmatch(f"{name}-") else json.dumps(name, ensure_ascii=False)
 
 
 def _value(value: Any) -> str:
@@ -119,17 +115,6 @@ def _to_stored(value: Any) -> Any:
     return value if type(value) in (str, float) else param_value(value)
 
 
-def _read_key(text: str, at: int) -> tuple[str, int]:
-    if text[at] == '"':
-        try:
-            key, end = _JSON.raw_decode(text, at)
-            return key, end + 1
-        except ValueError:
-            pass  # pytest-jax-bench wrote names as they are, also one that begins with a quotation mark
-    key, dash, _ = text[at:].partition("-")
-    return key, at + len(key) + len(dash)
-
-
 def _read_value(text: str, at: int) -> tuple[Any, int]:
     if text[at : at + 1] in ('"', "[", "{"):
         try:
@@ -146,7 +131,7 @@ def _read_value(text: str, at: int) -> tuple[Any, int]:
 def _end(text: str, at: int) -> int:
     """Where a value without quotes ends: at the comma before the next name. 0.5.0 wrote (1, 2) as it stands."""
     end = text.find(",", at)
-    while end >= 0 and not (_KEY.match(text, end + 1) or text[end + 1 : end + 2] == '"'):
+    while end >= 0 and not (_KEY.match(text, end + 1)):
         end = text.find(",", end + 1)
     return end if end >= 0 else len(text)
 
