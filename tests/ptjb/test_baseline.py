@@ -63,27 +63,19 @@ def test_the_first_run_of_the_commit_or_the_newest_clean_one_of_the_previous(csv
 )
 def test_a_pin_names_a_commit_and_a_run_of_it(csv, pin, expected) -> None:
     assert chosen(csv, A, A, B, B, B, settings=PluginSettings(pin=pin)) == expected
+    assert chosen(csv, A, A, settings=PluginSettings(no_compare=True)) is None
 
 
 def test_commits_that_0_5_0_named_after_tags_are_found_by_their_hash(csv) -> None:
     assert chosen(csv, "v0.2-3-g" + A, B, B, settings=PluginSettings(pin=Pin(A, None))) == ("v0.2-3-g" + A, 0)
 
 
-def test_nothing_is_compared_where_nobody_wants_it(csv) -> None:
-    assert chosen(csv, A, A, settings=PluginSettings(no_compare=True)) is None
-
-
-def test_other_tags_and_failures_are_no_references(csv) -> None:
+def test_other_tags_failures_and_rows_of_the_same_session_are_no_references(csv) -> None:
     a_file(csv, a_row(tag="other"), a_row(status="error"), a_row(tag="mine", status="timeout"))
-
     assert chosen(csv, B, B, tag="mine") is None
 
-
-def test_rows_of_the_same_session_are_no_references(csv) -> None:
-    a_file(csv, a_row())
-    stored = a_file(csv, a_row())  # both have the session "s0"
-
-    assert stored["run_id"] == 0
+    stored = a_file(csv, a_row(tag="again"))
+    assert stored["session"] == a_file(csv, a_row(tag="again"))["session"]
     assert baseline.find_reference(stored, csv, PluginSettings()) is None
 
 
@@ -110,9 +102,6 @@ def test_bytes_of_the_peer_are_not_judged() -> None:
 
     assert baseline.judge_metrics(old, new)["jit_peak_bytes"].verdict == "unclear"
     assert baseline.judge_metrics(a_row(jit_peak_bytes=100), new)["jit_peak_bytes"].verdict == "slower"
-
-
-def test_what_neither_has_is_not_judged() -> None:
     assert set(baseline.judge_metrics(a_row(), a_row())) == {"jit", "compile", "jit_peak_bytes"}
 
 

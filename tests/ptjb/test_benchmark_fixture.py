@@ -319,40 +319,6 @@ def test_the_option_may_stand_in_the_configuration(ptjb) -> None:
     assert not session.output.exists()
 
 
-def test_help_has_both_spellings_and_the_options_of_pytest_benchmark(ptjb) -> None:
-    text = ptjb.run("-p", "no:benchmark", "-p", "no:codspeed", "--help").text
-
-    assert "--ptjb-timer" in text
-    assert "--benchax-timer" in text
-    assert "--benchmark-columns" in text
-    assert "@pytest.mark.benchax" in ptjb.run("--markers").text
-
-
-def test_the_other_spelling_means_the_same(ptjb) -> None:
-    ptjb.pytester.makeini("[pytest]\nbenchax_timer = loop\nfilterwarnings = error\naddopts = --strict-markers")
-    ptjb.write(
-        test_one="""
-        @pytest.mark.benchax(verify="off")
-        def test_one(jax_bench):
-            jax_bench(jit_rounds=3).measure(fn_jit=double, x=jnp.ones(3))
-        """
-    )
-
-    (row,) = ptjb.run("--benchax-output-dir=elsewhere", "--benchax-timer=wall").rows() or [{}]
-
-    assert not row
-    assert len(list((ptjb.path / "elsewhere").rglob("*.csv"))) == 1
-
-
-def test_unknown_columns_end_the_session_before_it_begins(ptjb) -> None:
-    ptjb.write(test_one="def test_one(benchmark):\n    pass")
-
-    session = ptjb.run(*ALONE, "--benchmark-columns=min,speed", code=4)
-
-    assert "cannot be 'min,speed'" in session.text
-    assert "expected columns: min, max, mean" in session.text
-
-
 STAND_IN = """
 import pytest
 

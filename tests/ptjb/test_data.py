@@ -37,28 +37,20 @@ def test_the_snippet_of_the_documentation(project: Path, capsys: pytest.CaptureF
     print(data[-2:]["commit"], data[-2:]["jit_mean_ms"], "+-", data[-2:]["jit_std_ms"])  # noqa: T201
 
     assert capsys.readouterr().out == "['76640ba' '76640ba'] [1.14 0.91] +- [0.41 0.49]\n"
+    assert data["commit"].tolist() == ["6bc9501", "6bc9501", "76640ba", "76640ba"]
+    kept = load_bench_data(".benchmarks", remove_dirty_mark=False)
+    assert kept["commit"][1] == "6bc9501+"
 
 
-def test_the_mark_for_uncommitted_changes_is_removed_unless_it_is_wanted() -> None:
-    file = GOLDEN / "ptjb-readme-17-columns.csv"
-
-    assert load_bench_data(file)["commit"].tolist() == ["6bc9501", "6bc9501", "76640ba", "76640ba"]
-    assert load_bench_data(file, remove_dirty_mark=False)["commit"][1] == "6bc9501+"
-
-
-def test_a_path_with_nothing_there_is_named(tmp_path: Path) -> None:
-    nowhere = tmp_path / "nowhere.csv"
-
+def test_where_there_is_no_file_of_ours_it_is_said(tmp_path: Path) -> None:
     for keyword in ("merge_param", "interprete_parameters"):
         with pytest.raises(FileNotFoundError, match="there is no file"):
-            load_bench_data(nowhere, **{keyword: True})
-
-
-def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+            load_bench_data(tmp_path / "nowhere.csv", **{keyword: True})
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-
     with pytest.raises(FormatError, match=r"other\.csv is not the CSV file of a test"):
         load_bench_data(tmp_path / "other.csv")
+    with pytest.raises(FileNotFoundError, match=r"no CSV files of the plugin in '.*'\nexpected the output folder"):
+        load_bench_data(tmp_path)
 
 
 # ---- folders ----------------------------------------------------------------------------------------------------
@@ -69,17 +61,6 @@ def test_a_folder_is_one_array_in_the_same_order_everywhere(tmp_path: Path) -> N
         folder = stored(tmp_path, {"n": n}, tag=f"t{n}").parent
 
     assert load_bench_data(folder)["tag"].tolist() == [f"t{n}" for n in range(1, 10)]
-
-
-def test_parametrized_and_other_tests_are_loaded_together(tmp_path: Path) -> None:
-    """0.5.0 could not: "zero-dimensional arrays cannot be concatenated"."""
-    stored(tmp_path, {"n": 1})
-    stored(tmp_path, {}, test="t.py::g")
-
-    data, parameters = load_bench_data(tmp_path, interprete_parameters=True)
-
-    assert data["parameters"].tolist() == ["n-1", "None"]
-    assert parameters.n.tolist() == [1.0, pytest.approx(np.nan, nan_ok=True)]
 
 
 def test_what_other_tools_keep_in_the_folder_is_left_alone(tmp_path: Path) -> None:
@@ -102,11 +83,6 @@ def test_old_and_new_files_are_loaded_together(tmp_path: Path) -> None:
 
     assert sorted(data["tag"].tolist()) == ["add,a/b-ü"] * 2 + ["mul"] * 2 + ["x" * 100]
     assert np.count_nonzero(~np.isnan(data["jit_median_ms"])) == 1
-
-
-def test_a_folder_without_files_of_ours_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no CSV files of the plugin in '.*'\nexpected the output folder"):
-        load_bench_data(tmp_path)
 
 
 # ---- parameters -------------------------------------------------------------------------------------------------
@@ -141,11 +117,16 @@ def test_parameters_have_the_type_that_they_had(
     assert sorted(map(repr, together.tolist())) == sorted(map(repr, expected))
 
 
-def test_without_parameters_there_is_no_second_array(tmp_path: Path) -> None:
-    data, parameters = load_bench_data(stored(tmp_path, {}), interprete_parameters=True)
+def test_parametrized_and_other_tests_are_loaded_together(tmp_path: Path) -> None:
+    """0.5.0 could not: "zero-dimensional arrays cannot be concatenated"."""
+    alone = load_bench_data(stored(tmp_path, {}, test="t.py::g"), interprete_parameters=True)
+    stored(tmp_path, {"n": 1})
 
-    assert len(data) == 1
-    assert parameters is None
+    data, parameters = load_bench_data(tmp_path, interprete_parameters=True)
+
+    assert data["parameters"].tolist() == ["n-1", "None"]
+    assert parameters.n.tolist() == [1.0, pytest.approx(np.nan, nan_ok=True)]
+    assert (len(alone[0]), alone[1]) == (1, None)
 
 
 def test_merged_parameters_are_columns_beside_the_others(tmp_path: Path) -> None:
@@ -156,25 +137,12 @@ def test_merged_parameters_are_columns_beside_the_others(tmp_path: Path) -> None
 
     assert data.dtype.names[-2:] == ("n", "name")
     assert dict(zip(data["n"].tolist(), data["jit_mean_ms"].tolist(), strict=True)) == {8: 4.0, 16: 8.0}
-
-
-def test_a_parameter_with_the_name_of_a_column_has_one_of_its_own(tmp_path: Path) -> None:
-    data = load_bench_data(stored(tmp_path, {"tag": 3}), merge_param=True)
-
-    assert data["tag"].tolist() == ["base"]
-    assert data["param_tag"].tolist() == [3]
+    # A parameter with the name of a column has one of its own.
+    tagged = load_bench_data(stored(tmp_path / "tagged", {"tag": 3}), merge_param=True)
+    assert (tagged["tag"].tolist(), tagged["param_tag"].tolist()) == (["base"], [3])
 
 
 # ---- the last entries -------------------------------------------------------------------------------------------
-
-
-def test_the_last_row_of_each_tag() -> None:
-    data = load_bench_data(GOLDEN / "ptjb-0.5.0-tags.csv")
-
-    last = last_entries_with(data)
-
-    assert last["tag"].tolist() == ["add,a/b-ü", "mul"]
-    assert last["run_id"].tolist() == [1, 1]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-3, 3)), max_size=12))

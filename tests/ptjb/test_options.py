@@ -17,11 +17,6 @@ from benchax.comparing.gate import Limit
 from benchax.measuring.timers import TIMERS
 from pytest_jax_bench import options
 
-ONE = """
-def test_one(jax_bench):
-    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=jnp.ones(4))
-"""
-
 
 def test_every_option_is_a_setting_and_the_other_way_round() -> None:
     ours = [name for name in options.PluginSettings.__annotations__ if name != "benchmark"]  # pytest-benchmark's
@@ -83,16 +78,26 @@ def reader(name: str):
 
 
 @pytest.mark.parametrize(
-    "option", ["--ptjb-plot-xaxis=tag", "--ptjb-plot-format=gif", "--ptjb-timer=x", "--ptjb-pin=:"]
+    ("options", "messages"),
+    [
+        (["--ptjb-plot-xaxis=tag"], ["--ptjb-plot-xaxis", "expected one of: run, commit"]),
+        (["--ptjb-pin=:"], ["--ptjb-pin", "expected COMMIT, COMMIT:RUN or :RUN"]),
+        (["--ptjb-output-dir", "taken.txt"], ["taken.txt' is a file"]),
+        (
+            ["--benchmark-only", "--benchmark-disable"],
+            ["--benchmark-only and --benchmark-disable contradict each other"],
+        ),
+        (["--benchmark-columns=min,speed"], ["cannot be 'min,speed'", "expected columns: min, max, mean"]),
+    ],
 )
-def test_a_bad_value_ends_the_session_before_it_begins(option: str, ptjb) -> None:
-    ptjb.write(test_a=ONE)
+def test_options_that_are_not_permitted_end_the_session_before_it_begins(options, messages, pytester) -> None:
+    pytester.makefile(".txt", taken="")
 
-    session = ptjb.run(option, code=4)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *options)
 
-    assert "collected" not in session.text
-    assert option.partition("=")[0] in session.text
-    assert "expected" in session.text
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert all(message in result.stderr.str() for message in messages)
+    assert "collected" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(
@@ -133,28 +138,6 @@ def test_the_nearest_marker_wins_keyword_by_keyword(pytester) -> None:
     assert options.marker_of(item) == {"timer": "auto", "save_graph": True, "only_last": True}
 
 
-def test_the_marker_is_documented(pytester) -> None:
-    result = pytester.runpytest_inprocess("--markers")
-
-    assert "@pytest.mark.ptjb(plot=f, plot_summary=f" in result.stdout.str()
-
-
-def test_an_output_folder_that_is_a_file_ends_the_session_in_words(pytester) -> None:
-    pytester.makefile(".txt", taken="")
-
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--ptjb-output-dir", "taken.txt")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "taken.txt' is a file" in result.stderr.str()
-
-
-def test_options_that_contradict_each_other_are_refused(pytester) -> None:
-    result = pytester.runpytest_inprocess(*("-p", "no:cacheprovider"), "--benchmark-only", "--benchmark-disable")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "--benchmark-only and --benchmark-disable contradict each other" in result.stderr.str()
-
-
 def test_a_request_that_belongs_to_no_test_is_refused_with_its_scope(pytester) -> None:
     pytester.makepyfile(
         """
@@ -176,10 +159,19 @@ def test_a_request_that_belongs_to_no_test_is_refused_with_its_scope(pytester) -
     assert "a fixture with the scope 'session', which belongs to no test" in result.stdout.str()
 
 
-def test_help_says_each_option_once(pytester) -> None:
-    result = pytester.runpytest_inprocess("--help")
+def test_help_says_each_option_once_with_its_default_and_both_spellings_and_has_the_marker(pytester) -> None:
+    text = pytester.runpytest_inprocess("--help").stdout.str()
 
-    assert sum("ptjb" in line for line in result.outlines) < 3 * len(options.OPTIONS)
+    lines = text.splitlines()
+    found = [i for i, line in enumerate(lines) if "ptjb" in line]
+    assert len(found) < 3 * len(options.OPTIONS)
+    shown = "\n".join(lines[k] for k in sorted({k for i in found for k in range(i, i + 3)}))  # grep ptjb -A 2
+    for option in options.OPTIONS:
+        _, _, rest = shown.partition(f"  {option.flags[0]}")
+        assert "(default:" in rest.partition("  --ptjb")[0], option.flags
+    assert {"--benchax-timer", "--benchmark-columns"} <= set(re.findall(r"--[\w-]+", text))
+    markers = pytester.runpytest_inprocess("--markers").stdout.str()
+    assert all(f"@pytest.mark.{name}(plot=f, plot_summary=f" in markers for name in ("ptjb", "benchax"))
     assert pytester.parseconfig("-o", "ptjb_timer=loop").getini("ptjb_timer") == "loop"
 
 

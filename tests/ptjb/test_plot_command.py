@@ -10,19 +10,6 @@ from ptjb_rows import measured, store
 
 from pytest_jax_bench.plot_command import main
 
-README_HEADER = """\
-# pytest-jax-bench
-# created: 2025-10-16T19:58:11Z
-# test_nodeid: tests/test_interface.py::test_full
-# backend: gpu
-# device: NVIDIA GeForce RTX 4070 Laptop GPU
-# First commit: 6bc9501
-"""
-README_ROWS = (
-    "0 6bc9501 0 base 40.65 1.11 0.46 0.78 0.51 25296896 4 8519680 33816576 10 2 5 1",
-    "1 6bc9501+ 1 base 46.39 0.99 0.49 1.01 0.52 25296896 4 8519680 33816576 10 2 5 1",
-)
-
 
 @pytest.fixture
 def folder(project: Path) -> Path:
@@ -92,51 +79,26 @@ def test_options_have_their_old_names_and_those_of_the_plugin(folder: Path, name
     assert all(name.endswith(".svg") for name in pictures(moved))
 
 
-def test_a_file_as_the_readme_shows_it_is_drawn(project: Path) -> None:
-    (project / ".benchmarks").mkdir()
-    (project / ".benchmarks" / "tests:test_interface::test_full.csv").write_text(
-        README_HEADER + "\n".join(README_ROWS) + "\n"
-    )
-
-    assert run() == 0
-
-    assert pictures(project / ".benchmarks") == ["tests:test_interface::test_full.png"]
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    ("arguments", "expected"),
     [
-        ("test_full", ["main"]),
-        ("test_p[256]", ["n-256"]),
-        ("*test_p[[]*", []),
-        ("*::test_p[*]", ["n-128", "n-256"]),
-        ("*_p[12?]", ["n-128"]),
+        (["-k", "test_full", "--only", "history"], ["main"]),
+        (["-k", "test_p[256]", "--only", "history"], ["n-256"]),
+        (["-k", "*test_p[[]*"], []),
+        (["-k", "*::test_p[*]", "--only", "history"], ["n-128", "n-256"]),
+        (["-k", "*_p[12?]", "--only", "history"], ["n-128"]),
+        (["--only", "history"], ["main", "n-128", "n-256"]),
+        (["--only", "parameters", "--only", "tags"], ["n"]),
+        (["-o", "plots", "--only", "summary"], ["plots/summary"]),
     ],
 )
-def test_tests_are_chosen_by_name(folder: Path, pattern: str, expected: list[str]) -> None:
-    code = run("-k", pattern, "--only", "history")
+def test_tests_kinds_and_a_folder_are_chosen(folder: Path, arguments: list[str], expected: list[str]) -> None:
+    code = run(*arguments)
 
     assert code == (0 if expected else 2)
-    assert sorted(Path(name).stem for name in pictures(folder)) == expected
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("history", ["main", "n-128", "n-256"]), ("parameters", ["n"]), ("summary", ["summary"]), ("tags", [])],
-)
-def test_one_kind_of_picture_can_be_asked_for(folder: Path, kind: str, expected: list[str]) -> None:
-    assert run("--only", kind) == 0
-
-    assert sorted(Path(name).stem for name in pictures(folder)) == expected
-
-
-@pytest.mark.usefixtures("quick")
-def test_pictures_go_where_they_are_wanted(folder: Path) -> None:
-    assert run("-o", "plots", "--only", "summary") == 0
-
-    assert (pictures(folder), pictures(Path("plots"))) == ([], ["summary.png"])
+    elsewhere = [f"plots/{Path(name).stem}" for name in pictures(Path("plots"))]
+    assert [*sorted(Path(name).stem for name in pictures(folder)), *elsewhere] == expected
 
 
 @pytest.mark.usefixtures("quick")

@@ -93,7 +93,7 @@ def test_pictures_lie_beside_the_files_under_the_names_that_users_know(project: 
     tagged = in_runs(measured(2, tag="fft"), measured(2, tag="rfft"))
     requests = [stored("test_full"), stored("test_tags", tagged), stored("test_p", params={"n": 128})]
 
-    drawn = draw(*requests, stored("test_p", params={"n": 256}))
+    drawn = draw(*requests, stored("test_p", params={"n": 256}), stored("test_bad", rows(2, status="timeout")))
 
     assert drawn.problems == []
     assert names(drawn) == [
@@ -102,17 +102,11 @@ def test_pictures_lie_beside_the_files_under_the_names_that_users_know(project: 
         "tests-test_x.py--test_tags/main_xtag.png",
         "tests-test_x.py--test_p/n-128.png",
         "tests-test_x.py--test_p/n-256.png",
+        "tests-test_x.py--test_bad/main.png",
         "tests-test_x.py--test_p/n.png",
         "summary.png",
     ]
     assert all(file.is_file() for file in drawn.files)
-
-
-@pytest.mark.parametrize("file_format", ["png", "pdf", "svg"])
-def test_the_format_is_the_suffix(project: Path, file_format: Any) -> None:
-    assert names(draw(stored("test_full"), file_format=file_format)) == [
-        f"tests-test_x.py--test_full/main.{file_format}"
-    ]
 
 
 def test_pictures_can_go_elsewhere_in_the_same_folders(project: Path) -> None:
@@ -154,38 +148,24 @@ def test_each_test_has_its_own_marker(project: Path) -> None:
         stored("test_plain"),
         stored("test_a", measured(3), plot=first),
         stored("test_b", measured(4), plot=second, only_last=True),
+        stored("test_saves_its_own", plot=lambda data: None),
         kinds=["custom"],
     )
 
     assert names(drawn) == ["tests-test_x.py--test_a/main_custom.png", "tests-test_x.py--test_b/main_custom.png"]
-    assert [len(data) for data in first.data] == [3]
+    assert [data["run_id"].tolist() for data in first.data] == [[0, 1, 2]]
     assert [data["run_id"].tolist() for data in second.data] == [[3]]
 
 
 def test_a_summary_of_parameters_is_drawn_once_from_all_of_them(project: Path) -> None:
     seen = Seen()
-    requests = [stored("test_p", params={"n": n}, plot_summary=seen, only_last=True) for n in (128, 8, 16)]
+    requests = [stored("test_p", params={"n": n}, plot_summary=seen, only_last=True) for n in (128, 8)]
 
-    drawn = draw(*requests, kinds=["custom"])
+    drawn = draw(*requests, stored("test_p", params={"n": 16}, plot_summary=Seen()), kinds=["custom"])
 
-    assert names(drawn) == ["tests-test_x.py--test_p/custom.png"]
+    assert names(drawn) == ["tests-test_x.py--test_p/custom.png", "tests-test_x.py--test_p/custom-2.png"]
     (data,) = seen.data
     assert [(int(row["n"]), int(row["run_id"])) for row in data] == [(8, 1), (16, 1), (128, 1)]
-
-
-def test_all_runs_are_given_in_their_order(project: Path) -> None:
-    seen = Seen()
-
-    draw(stored("test_p", measured(3), {"n": 1}, plot=seen), kinds=["custom"])
-
-    assert seen.data[0]["run_id"].tolist() == [0, 1, 2]
-    assert seen.data[0]["n"].tolist() == [1, 1, 1]
-
-
-def test_two_summary_functions_of_one_test_have_a_file_each(project: Path) -> None:
-    requests = [stored("test_p", params={"n": n}, plot_summary=Seen()) for n in (1, 2)]
-
-    assert [Path(name).name for name in names(draw(*requests, kinds=["custom"]))] == ["custom.png", "custom-2.png"]
 
 
 def test_a_function_that_fails_is_named_and_costs_its_own_picture_only(project: Path) -> None:
@@ -204,19 +184,7 @@ def test_a_function_that_fails_is_named_and_costs_its_own_picture_only(project: 
     ]
 
 
-def test_a_function_that_returns_nothing_has_saved_what_it_wanted(project: Path) -> None:
-    drawn = draw(stored("test_a", plot=lambda data: None), kinds=["custom"])
-
-    assert (drawn.files, drawn.problems) == ([], [])
-
-
 # ---- parameters and summary -------------------------------------------------------------------------------------
-
-
-def test_text_parameters_are_drawn_too(project: Path) -> None:
-    requests = [stored("test_p", params={"kind": kind}) for kind in ("alpha", "beta")]
-
-    assert "tests-test_x.py--test_p/kind.png" in names(draw(*requests))
 
 
 def test_the_picture_of_a_parameter_has_values_that_did_not_run_this_time(
@@ -258,17 +226,6 @@ def test_a_test_without_a_file_or_with_a_damaged_one_is_told_and_the_others_are_
     assert names(drawn) == ["tests-test_x.py--test_fine/main.png"]
     assert [problem.split(":", 1)[0] for problem in drawn.problems] == ["t.py", "tests/test_x.py"]
     assert "99" in drawn.problems[1]
-
-
-def test_failures_alone_are_drawn_too(project: Path) -> None:
-    drawn = draw(stored("test_bad", rows(2, status="timeout")), stored("test_empty", rows(2)))
-
-    assert drawn.problems == []
-    assert len(drawn.files) == 3
-
-
-def test_nothing_to_draw_is_no_error(project: Path) -> None:
-    assert (draw().files, draw().problems) == ([], [])
 
 
 def test_without_matplotlib_the_extra_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

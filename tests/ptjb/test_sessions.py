@@ -385,10 +385,17 @@ def test_each_attempt_of_a_test_that_is_rerun_is_a_run_of_its_own(ptjb) -> None:
     assert [(row["run_id"], row["commit_run"]) for row in rows] == [(0, 0), (1, 1), (2, 2)]
 
 
-def test_options_stand_in_the_configuration_as_well(ptjb) -> None:
+def test_options_of_benchax_and_of_the_plugin_stand_in_configurations_in_either_spelling(ptjb) -> None:
     ptjb.write(test_a=ONE)
-    ptjb.pytester.makeini("[pytest]\nptjb_output_dir = results\nptjb_timer = in_graph,wall\nptjb_no_compare = true\n")
-    (ptjb.path / "sub").mkdir()
+    (ptjb.path / "pyproject.toml").write_text('[tool.benchax]\ntimer = "pipelined"\nstore = "off"\n')
+
+    assert [row["timer"] for row in ptjb.run().rows()] == ["pipelined"]
+    assert list(ptjb.output.glob("*.db")) == []
+    assert ptjb.run("--benchax-timer", "wall").rows()[-1]["timer"] == "wall"
+    shutil.rmtree(ptjb.output)
+
+    lines = ("ptjb_output_dir = results", "benchax_timer = in_graph,wall", "ptjb_no_compare = true")
+    ptjb.pytester.makeini("\n".join(["[pytest]", "addopts = --strict-markers", *lines, ""]))
 
     ptjb.run()
 
@@ -398,17 +405,6 @@ def test_options_stand_in_the_configuration_as_well(ptjb) -> None:
 
     ptjb.pytester.makeini("[pytest]\nptjb_plot_xaxis = commits\n")
     assert "ptjb_plot_xaxis" in ptjb.run(code=4).text
-
-
-def test_options_of_benchax_hold_where_the_plugin_is_told_nothing(ptjb) -> None:
-    ptjb.write(test_a=ONE)
-    (ptjb.path / "pyproject.toml").write_text('[tool.benchax]\ntimer = "pipelined"\nstore = "off"\n')
-
-    session = ptjb.run()
-
-    assert [row["timer"] for row in session.rows()] == ["pipelined"]
-    assert list(ptjb.output.glob("*.db")) == []
-    assert ptjb.run("--ptjb-timer", "wall").rows()[-1]["timer"] == "wall"
 
 
 def test_warnings_that_are_errors_do_not_cost_a_row(ptjb) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from csv_rows_by_hand import a_record, a_row
@@ -26,63 +27,46 @@ def test_columns_that_nobody_fills_are_left_out() -> None:
     assert many[3:] == ("Compile", "Jit-Run", "Eager-Run", "Jit-Peak", "Jit-Const", "Eager-Peak")
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [(0.000_12, "120 ns"), (0.001_08, "1.08 µs"), (0.0123, "12.3 µs"), (1.5, "1.50 ms"), (2500.0, "2.50 s")],
-)
-def test_each_time_has_the_unit_in_which_it_reads_best(ms: float, text: str) -> None:
-    row = a_row(jit=ms) | {"jit_low_ms": math.nan, "jit_high_ms": math.nan}
-
-    assert cell("Jit-Run", a_record(row)).text == text
+def timed(low: float, median: float, high: float, **values: Any) -> dict[str, Any]:
+    return a_row(jit=median, **values) | {"jit_low_ms": low, "jit_high_ms": high}
 
 
-def test_a_time_is_shown_with_half_of_its_interval_and_what_it_is_compared_with() -> None:
-    old = a_row(jit=1.08)
-    new = a_row(jit=0.0912) | {"jit_low_ms": 0.0900, "jit_high_ms": 0.0924}
-
-    assert cell("Jit-Run", a_record(new, old)).text == "1.08 -> 0.0912 ± 0.0012 ms faster"
-    assert cell("Jit-Run", a_record(new)).text == "91.2 ± 1.2 µs"
-
-
-def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
-    old = a_row()
-
-    assert cell("Jit-Peak", a_record(a_row(), old)) == TableCell("1.00 MiB", "")
-    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB -> 2.00 MiB more"
-    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**19), old)).text == "1.00 MiB -> 512 KiB less"
+NONE = math.nan
+BUSY = {"commit": "bbbbbbb+", "commit_run": 3}
+PEER = a_row(environment="", jit_mean_ms=2.0) | {f"jit_{k}_ms": NONE for k in ("median", "low", "high", "min")}
 
 
 @pytest.mark.parametrize(
-    ("jit", "verdict", "markup"),
+    ("title", "new", "old", "text", "style"),
     [
-        (0.1, "faster", {"green": True}),
-        (10.0, "slower", {"red": True}),
-        (1.3, "unclear", {"light": True}),
+        # Each time has the unit in which it reads best, with half of its interval.
+        ("Jit-Run", timed(NONE, 0.000_12, NONE), None, "120 ns", ""),
+        ("Jit-Run", timed(NONE, 0.0123, NONE), None, "12.3 µs", ""),
+        ("Jit-Run", timed(NONE, 2500.0, NONE), None, "2.50 s", ""),
+        ("Jit-Run", timed(0.09, 0.0912, 0.0924), None, "91.2 ± 1.2 µs", ""),
+        ("Jit-Run", timed(0.9, 1.0, 1.3), None, "1.00 ± 0.20 ms", ""),
+        ("Jit-Run", timed(0.4, 0.829, 11.6), None, "829 (400–11600) µs", ""),
+        # Only what the comparison supports is coloured.
+        ("Jit-Run", timed(0.09, 0.0912, 0.0924), a_row(jit=1.08), "1.08 -> 0.0912 ± 0.0012 ms faster", "good"),
+        ("Jit-Run", a_row(jit=10.0), a_row(), "1.00 -> 10.0 ms slower", "bad"),
+        ("Jit-Run", a_row(jit=1.3), a_row(), "1.00 -> 1.30 ms", "faint"),
+        ("Jit-Run", a_row(), PEER, "2.00 -> 1.00 ms", "faint"),
+        ("Compile", a_row(compile_ms=153.0), a_row(compile_ms=439.0), "439 -> 153 ms", "faint"),
+        ("Compile", a_row(compile_ms=155.0), a_row(compile_ms=101.0), "101 -> 155 ms", "faint"),
+        # Sizes are judged exactly; those that look equal are shown once.
+        ("Jit-Peak", a_row(), a_row(), "1.00 MiB", ""),
+        ("Jit-Peak", a_row(jit_peak_bytes=2**20 + 8), a_row(), "1.00 MiB", ""),
+        ("Jit-Peak", a_row(jit_peak_bytes=2**21), a_row(), "1.00 MiB -> 2.00 MiB more", "bad"),
+        ("Jit-Peak", a_row(jit_peak_bytes=2**19), a_row(), "1.00 MiB -> 512 KiB less", "good"),
+        ("C.Run", a_row(**BUSY), None, "3", ""),
+        ("C.Run", a_row(**BUSY), a_row(commit="bbbbbbb", commit_run=1), "1->3", ""),
+        ("C.Run", a_row(**BUSY), a_row(commit="aaaaaaa", commit_run=1), "aaaaaaa:1->3", ""),
+        ("Status", a_row(status="timeout", message="compile: it took 2 s"), None, "timeout in compile", "bad"),
+        ("Tag", a_row(tag="a\nb\x1b[31m" + "x" * 99), None, "a\\nb\\x1b[31m" + "x" * 47 + "…", ""),
     ],
 )
-def test_only_what_the_comparison_supports_is_coloured(jit: float, verdict: str, markup: dict) -> None:
-    found = cell("Jit-Run", a_record(a_row(jit=jit), a_row()))
-
-    assert found.text.endswith(f" {verdict}" if verdict != "unclear" else " ms")
-    assert session_summary.MARKUP[found.style] == markup
-
-
-def test_a_first_run_has_no_colour() -> None:
-    assert cell("Jit-Run", a_record(a_row())).style == ""
-
-
-def test_the_commit_is_named_where_it_is_another_one() -> None:
-    new = a_row(commit="bbbbbbb+", commit_run=3)
-
-    assert cell("C.Run", a_record(new)).text == "3"
-    assert cell("C.Run", a_record(new, a_row(commit="bbbbbbb", commit_run=1))).text == "1->3"
-    assert cell("C.Run", a_record(new, a_row(commit="aaaaaaa", commit_run=1))).text == "aaaaaaa:1->3"
-
-
-def test_a_failure_says_what_happened_where() -> None:
-    row = a_row(jit=math.nan, status="timeout", message="compile: it took longer than 2 s", compile_ms=math.nan)
-
-    assert cell("Status", a_record(row)) == TableCell("timeout in compile", "bad")
+def test_a_cell_shows_a_value_what_it_is_compared_with_and_the_verdict(title, new, old, text, style) -> None:
+    assert cell(title, a_record(new, old)) == TableCell(text, style)
 
 
 @pytest.mark.parametrize(
@@ -97,90 +81,41 @@ def test_a_failure_says_what_happened_where() -> None:
 )
 def test_only_a_failed_check_is_a_wrong_result(codes: list[str], text: str, style: str) -> None:
     """Any message on a row with numbers was called so."""
-    found = cell("Status", a_record(a_row(message="differs"), codes=codes))
-
-    assert found == TableCell(text, style)
+    assert cell("Status", a_record(a_row(message="differs"), codes=codes)) == TableCell(text, style)
 
 
-def test_ends_are_shown_where_half_of_the_interval_is_as_much_as_the_value() -> None:
-    row = a_row(jit=0.829) | {"jit_low_ms": 0.4, "jit_high_ms": 11.6}
-
-    assert cell("Jit-Run", a_record(row)).text == "829 (400–11600) µs"
+FEW = a_record(timed(NONE, 1.0, NONE, jit_rounds=5), ranges={"jit": [0.9, 1.3]})
+PEAKS = a_record(a_row(eager_peak_bytes=7 * 2**20), ranges={"eager_peak_bytes": [5.03 * 2**20, 7 * 2**20]})
 
 
-def test_few_rounds_have_their_least_and_greatest_reading() -> None:
-    row = a_row(jit=1.0, jit_rounds=5) | {"jit_low_ms": math.nan, "jit_high_ms": math.nan}
-    record = a_record(row, ranges={"jit": [0.9, 1.3]})
-
-    assert cell("Jit-Run", record).text == "1.00 (0.900–1.30) ms"
-    assert session_summary.notes([record], PluginSettings(), 0) == [
-        "ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest reading"
-    ]
+def test_a_few_readings_and_a_peak_that_differs_have_both_ends() -> None:
+    assert cell("Jit-Run", FEW).text == "1.00 (0.900–1.30) ms"
+    assert cell("Eager-Peak", PEAKS).text == "5.03 MiB–7.00 MiB"
 
 
-def test_an_eager_peak_that_differs_from_call_to_call_has_both_ends() -> None:
-    row = a_row(eager_peak_bytes=7 * 2**20)
-    record = a_record(row, ranges={"eager_peak_bytes": [5.03 * 2**20, 7 * 2**20]})
-
-    assert cell("Eager-Peak", record).text == "5.03 MiB–7.00 MiB"
-
-
-def test_a_busy_machine_is_said_once() -> None:
-    records = [a_record(a_row(), codes=["busy"]), a_record(a_row(), codes=["busy"]), a_record(a_row(), codes=[])]
-
-    assert session_summary.notes(records, PluginSettings(), 0) == [
-        "ptjb: the machine was busy with other things during 2 of 3 measurements"
-    ]
+def with_code(code: str) -> list[dict]:
+    return [a_record(a_row(), codes=[code])] * 2 + [a_record(a_row())]
 
 
 @pytest.mark.parametrize(
-    ("code", "line"),
+    ("records", "settings", "lines"),
     [
-        ("no-commit", "ptjb: the commit is unknown: the repository has none, or belongs to another user"),
-        ("no-dispatches", "ptjb: this JAX doesn't report which jitted functions a call runs: 2 of 2 measurements"),
-        ("unforked", "ptjb: 2 of 2 measurements ran without a fork, because JAX had started before"),
+        ([FEW], {}, ["ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest"]),
+        (with_code("busy"), {}, ["ptjb: the machine was busy with other things during 2 of 3 measurements"]),
+        (with_code("no-commit"), {}, ["ptjb: the commit is unknown: the repository has none, or belongs to another"]),
+        (with_code("no-dispatches"), {}, ["ptjb: this JAX doesn't report which jitted functions a call runs: 2 of 3"]),
+        (with_code("unforked"), {}, ["ptjb: 2 of 3 measurements ran without a fork, because JAX had started before"]),
+        ([a_record(a_row(jit=1.2), a_row())] * 3, {}, ["ptjb: 6 values in gray: no verdict (-v says why)"]),
+        (
+            [a_record(a_row(jit=1.2), a_row())] * 2,
+            {"verbosity": 1},
+            ["ptjb: 4 values in gray: no verdict", "unclear (2): ", "unclear (2): "],
+        ),
+        ([a_record(a_row())], {"pin": Pin("abc", None)}, ["ptjb: no run abc to compare with (--ptjb-pin): 1 of 1"]),
     ],
 )
-def test_what_holds_for_many_measurements_is_said_once(code: str, line: str) -> None:
-    (found,) = session_summary.notes([a_record(a_row(), codes=[code])] * 2, PluginSettings(), 0)
+def test_what_holds_for_many_measurements_is_said_once(records, settings, lines) -> None:
+    verbosity = settings.get("verbosity", 0)
+    found = session_summary.notes(records, PluginSettings(pin=settings.get("pin")), verbosity)
 
-    assert found.startswith(line)
-
-
-def test_gray_is_explained_once_and_unclear_is_said_by_v_alone() -> None:
-    records = [a_record(a_row(jit=1.2), a_row())] * 3
-
-    assert session_summary.notes(records, PluginSettings(), 0) == ["ptjb: 6 values in gray: no verdict (-v says why)"]
-    assert sum("unclear" in line for line in session_summary.notes(records, PluginSettings(), 1)) == 2
-
-
-def test_means_stand_in_for_medians_in_rows_of_the_peer() -> None:
-    old = a_row(environment="", jit_mean_ms=2.0) | {f"jit_{k}_ms": math.nan for k in ("median", "low", "high", "min")}
-
-    found = cell("Jit-Run", a_record(a_row(), old))
-
-    assert found.text == "2.00 -> 1.00 ms"
-
-
-def test_texts_stay_on_one_line_and_within_bounds() -> None:
-    found = cell("Tag", a_record(a_row(tag="a\nb\x1b[31m" + "x" * 10_000)))
-
-    assert found.text.startswith("a\\nb\\x1b[31mxxx")
-    assert len(found.text) == table.LONGEST
-
-
-def test_each_reason_is_given_once() -> None:
-    records = [a_record(a_row(jit=1.2), a_row()), a_record(a_row(jit=1.3), a_row())]
-
-    reasons = [line for line in session_summary.notes(records, PluginSettings(), 1) if line.startswith("unclear")]
-
-    assert len(reasons) == 2  # of run times, and of compilation
-    assert all(line.startswith("unclear (2): ") for line in reasons)
-
-
-def test_a_pin_that_matches_nothing_is_said() -> None:
-    settings = PluginSettings(pin=Pin("abc", None))
-
-    assert session_summary.notes([a_record(a_row())], settings, 0) == [
-        "ptjb: no run abc to compare with (--ptjb-pin): 1 of 1 measurements"
-    ]
+    assert [line[: len(start)] for line, start in zip(found, lines, strict=True)] == lines

@@ -60,22 +60,3 @@ def test_the_table_fits_the_terminal_and_is_there_with_q(ptjb, monkeypatch) -> N
         table = [line for line in session.table if not line.startswith("ptjb")]  # how to ask for more may be longer
         assert [line for line in table if len(line) > width] == []
         assert "the machine was busy" not in session.text  # the table alone
-
-
-def test_qq_says_nothing(ptjb) -> None:
-    ptjb.write(test_a=FILE)
-
-    assert "Benchmark" not in ptjb.run("-qq").text
-
-
-def test_a_great_slowdown_is_called_at_ten_rounds(ptjb) -> None:
-    steps = """
-    def test_loop(jax_bench):
-        f = jax.jit(lambda x: jax.lax.fori_loop(0, {}, lambda i, x: jnp.sin(x), x))
-        jax_bench(jit_rounds=10, jit_warmup=1).measure(fn_jit=f, x=jnp.ones(2000))
-    """
-    ptjb.write(test_a=steps.format(20))
-    ptjb.run()
-    ptjb.write(test_a=steps.format(640))
-
-    assert " slower" in ptjb.run().line("test_loop")

@@ -88,15 +88,6 @@ def test_what_is_unclear_has_its_reason(changes: dict[str, Any], why: str) -> No
     assert judge(row(**changes), row(), "jit") == MetricVerdict("unclear", why)
 
 
-def test_compile_times_are_single_readings_and_need_a_greater_factor() -> None:
-    assert judge(row(), row(compile_ms=50 * (COMPILE_FACTOR - 1)), "compile").verdict == "unclear"
-    assert judge(row(), row(compile_ms=50 * COMPILE_FACTOR * 1.01), "compile").verdict == "slower"
-    assert judge(row(), row(compile_ms=0.99 * 50 / COMPILE_FACTOR), "compile").verdict == "faster"
-    assert judge(row(compile_ms=float("nan")), row(), "compile") == MetricVerdict(
-        "unclear", "one of them was not measured"
-    )
-
-
 @pytest.mark.parametrize("metric", ["jit_peak_bytes", "jit_constants_bytes", "jit_temporary_bytes"])
 def test_bytes_that_the_compiler_counts_are_compared_exactly(metric: str) -> None:
     more = row(**{metric: row()[metric] + 1})
@@ -105,11 +96,18 @@ def test_bytes_that_the_compiler_counts_are_compared_exactly(metric: str) -> Non
     assert judge(row(), more, metric) == MetricVerdict("slower", "counted by the compiler")
     assert judge(more, row(), metric) == MetricVerdict("faster", "counted by the compiler")
     assert judge(row(**{metric: -1}), row(), metric) == MetricVerdict("unclear", "one of them was not measured")
+    assert judge(row(environment="ba9876543210"), row(), metric).verdict == "same"  # still those of the program
 
 
-def test_bytes_of_another_machine_are_still_those_of_the_program() -> None:
-    assert judge(row(environment="ba9876543210"), row(), "jit_peak_bytes").verdict == "same"
-
-
-def test_an_observed_peak_is_not_compared_to_the_byte() -> None:
-    assert judge(row(), row(eager_peak_bytes=2001), "eager_peak_bytes").verdict == "unclear"
+@pytest.mark.parametrize(
+    ("old", "new", "metric", "verdict"),
+    [
+        (row(), row(compile_ms=50 * (COMPILE_FACTOR - 1)), "compile", "unclear"),  # single readings
+        (row(), row(compile_ms=50 * COMPILE_FACTOR * 1.01), "compile", "slower"),
+        (row(), row(compile_ms=0.99 * 50 / COMPILE_FACTOR), "compile", "faster"),
+        (row(compile_ms=float("nan")), row(), "compile", "unclear"),
+        (row(), row(eager_peak_bytes=2001), "eager_peak_bytes", "unclear"),  # observed
+    ],
+)
+def test_what_is_less_certain_needs_more(old, new, metric: str, verdict: str) -> None:
+    assert judge(old, new, metric).verdict == verdict

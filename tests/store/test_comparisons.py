@@ -45,30 +45,16 @@ FULL = Comparison(
 )
 
 
-@given(values_of(Comparison))
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
-def test_any_comparison_survives_as_text(comparison: Comparison) -> None:
-    text = encode_comparison(comparison)
-
-    assert text.isascii()
-    assert "\n" not in text
-    assert exact(decode_comparison(text)) == exact(comparison)
-
-
 @given(comparison=values_of(Comparison))
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 def test_any_comparison_survives_the_store(store: DatabaseStore, comparison: Comparison) -> None:
-    append(store, [comparison])
+    append(store, [comparison, FULL])
 
     (*_, newest) = history(store, comparison.case, comparison.metric, comparison.baseline.label)
 
     assert exact(newest) == exact(comparison)
-
-
-def test_all_fields_come_back(store: DatabaseStore) -> None:
-    append(store, [FULL])
-
-    assert exact(history(store, FULL.case)) == exact([FULL])
+    assert encode_comparison(comparison).isascii()
+    assert exact(history(store, FULL.case)[-1]) == exact(FULL)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"benchax": 99}', "{", encode_comparison(SMALL)[:-5]])
@@ -89,29 +75,17 @@ def test_a_history_is_of_one_case_and_metric_oldest_first(store: DatabaseStore) 
     peak = replace(SMALL, metric="peak")
     other = replace(SMALL, case=CaseId("f", (("n", 9),)))
     append(store, [runs[0], peak, other])
+    store.append(measured("f", n=8))
     append(store, runs[1:])
+    against = replace(SMALL, case=other.case, baseline=Version("v2"))
+    append(store, [against])
 
     assert history(store, F) == runs
     assert history(store, F, "peak") == [peak]
-    assert history(store, other.case) == [other]
+    assert history(store, other.case) == [other, against]
+    assert history(store, other.case, baseline="v2") == [against]
+    assert history(store, other.case, baseline="v3") == []
     assert history(store, CaseId("f")) == []
-
-
-def test_a_history_may_be_against_one_baseline(store: DatabaseStore) -> None:
-    against = [replace(SMALL, baseline=Version(label)) for label in ("v1", "v2", "v1")]
-    append(store, against)
-
-    assert history(store, F, baseline="v1") == [against[0], against[2]]
-    assert history(store, F, baseline="v3") == []
-
-
-def test_comparisons_live_beside_the_rows_of_their_case(store: DatabaseStore) -> None:
-    m = measured("f", n=8)
-    store.append(m)
-    append(store, [SMALL])
-
-    assert history(store, F) == [SMALL]
-    assert store.query() == [m]
 
 
 def test_all_or_none_are_stored(store: DatabaseStore) -> None:

@@ -69,10 +69,7 @@ def test_rows_are_a_sequence_whose_slices_are_rows() -> None:
     assert rows[1:] == Rows(THREE[1:])
     assert FAILED in rows
     assert list(reversed(rows)) == [THREE[2], THREE[1], THREE[0]]
-
-
-def test_rows_show_themselves_in_a_line() -> None:
-    assert repr(Rows(THREE)) == "<Rows: 3 measurements, 3 cases, 2025-11-21 to 2025-11-21>"
+    assert repr(rows) == "<Rows: 3 measurements, 3 cases, 2025-11-21 to 2025-11-21>"
     assert repr(Rows()) == "<Rows: none>"
 
 
@@ -88,28 +85,13 @@ def test_numpy_holds_the_scalars_with_nan_for_what_was_not_measured() -> None:
     np.testing.assert_array_equal(table["median_s"], [2.0, math.nan, 3.0])
     np.testing.assert_array_equal(table["n"], [3.0, math.nan, 6.0])
     np.testing.assert_array_equal(table["low_s"], [math.nan, math.nan, 3.0])
-
-
-def test_numpy_cuts_no_text() -> None:
-    table = Rows((measured("x" * 10_000), measured("a\0b\0"))).to_numpy()
-
-    assert table["name"].tolist() == ["x" * 10_000, "a\0b\0"]
-
-
-def test_no_rows_still_have_columns() -> None:
-    assert Rows().to_numpy().shape == (0,)
-    assert Rows().to_numpy().dtype == Rows(THREE).to_numpy().dtype
-    assert list(Rows().to_pandas().columns) == list(COLUMNS)
-
-
-def test_pandas_has_the_same_columns() -> None:
     frame = Rows(THREE).to_pandas()
-
-    assert tuple(frame.columns)[: len(COLUMNS)] == Rows(THREE).to_numpy().dtype.names
-    assert frame["name"].tolist() == ["fft", "bad", "sum"]
-    assert frame["params"].str["n"].tolist()[0] == 8
-    assert frame["median_s"].dropna().tolist() == [2.0, 3.0]
+    assert tuple(frame.columns)[: len(COLUMNS)] == table.dtype.names
     assert frame.loc[frame["status"] == "failed", "failure_kind"].tolist() == ["timeout"]
+    assert (Rows().to_numpy().shape, Rows().to_numpy().dtype) == ((0,), table.dtype)
+    assert list(Rows().to_pandas().columns) == list(COLUMNS)
+    uncut = Rows((measured("x" * 10_000), measured("a\0b\0"))).to_numpy()
+    assert uncut["name"].tolist() == ["x" * 10_000, "a\0b\0"]
 
 
 def test_parameters_and_rates_are_columns_of_a_frame() -> None:

@@ -18,18 +18,11 @@ from benchax.store.schema import case_key, decode_text, encode_text
 def test_a_folder_holds_benchax_db(tmp_path: Path) -> None:
     assert open_store(tmp_path).where == str(tmp_path / "benchax.db")
     assert open_store().where == str(Path(".benchmarks") / "benchax.db")
+    for name in ("mine.db", "mine.sqlite"):
+        assert open_store(tmp_path / name).where == str(tmp_path / name)
+    (tmp_path / "mine.db").mkdir()  # a folder may have the ending of a file
+    assert open_store(tmp_path / "mine.db").where == str(tmp_path / "mine.db" / "benchax.db")
     assert repr(open_store("a")) == f"DatabaseStore({str(Path('a') / 'benchax.db')!r})"
-
-
-@pytest.mark.parametrize("name", ["mine.db", "mine.sqlite"])
-def test_a_file_is_known_by_its_ending(tmp_path: Path, name: str) -> None:
-    assert open_store(tmp_path / name).where == str(tmp_path / name)
-
-
-def test_a_folder_may_have_the_ending_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "x.db").mkdir()
-
-    assert open_store(tmp_path / "x.db").where == str(tmp_path / "x.db" / "benchax.db")
 
 
 @pytest.mark.parametrize("url", ["mysql://me:secret@host/db", "https://example.org/rows", "sqlite:///x.db"])
@@ -39,12 +32,9 @@ def test_other_urls_are_refused_without_showing_the_password(url: str) -> None:
 
     assert "cannot store rows in" in error.value.problem
     assert "secret" not in str(error.value)
-    assert error.value.expected == "a folder, a path that ends in .db or .sqlite, or postgresql://user@host/name"
-
-
-def test_what_is_no_url_is_quoted() -> None:
     with pytest.raises(UsageError, match=r"cannot read the URL of the store ':://'"):
         open_store(":://")
+    assert error.value.expected == "a folder, a path that ends in .db or .sqlite, or postgresql://user@host/name"
 
 
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,21 +79,15 @@ def test_any_tag_can_be_compared_and_selected(add: Add, path: Path, text: str) -
     assert read(path)["tag"].tolist() == [text, "other", text]
 
 
-def test_what_was_not_measured_is_nan_and_minus_one(add: Add, path: Path) -> None:
+def test_the_array_has_the_documented_columns_first_and_marks_for_what_was_not_measured(add: Add, path: Path) -> None:
     add(tag="base", compile_ms=None, eager_peak_bytes=None)
 
     (row,) = read(path)
 
-    assert np.isnan(row["compile_ms"])
-    assert np.isnan(row["eager_mean_ms"])
+    assert list(row.dtype.names)[:18] == DOCUMENTED.split()
+    assert row.dtype.names == COLUMNS
+    assert np.isnan([row["compile_ms"], row["eager_mean_ms"]]).all()
     assert (row["eager_peak_bytes"], row["jit_rounds"], row["message"]) == (-1, -1, "")
-
-
-def test_the_array_begins_with_the_documented_columns(add: Add, path: Path) -> None:
-    add()
-
-    assert list(read(path).dtype.names or ())[:18] == DOCUMENTED.split()
-    assert read(path).dtype.names == COLUMNS
 
 
 def test_short_texts_are_of_a_type_that_np_char_understands(add: Add, path: Path) -> None:
@@ -231,31 +225,6 @@ def test_a_line_break_in_the_header_cannot_make_a_row(tmp_path: Path) -> None:
 # ---- runs -------------------------------------------------------------------------------------------------------
 
 
-def test_runs_are_counted_for_the_test_and_for_the_commit(add: Add) -> None:
-    commits = ["a1", "a1+", "a1", "b2+", "b2", "a1"]
-
-    rows = [add(commit=commit) for commit in commits]
-
-    assert [row["run_id"] for row in rows] == [0, 1, 2, 3, 4, 5]
-    assert [row["commit_run"] for row in rows] == [0, 1, 2, 0, 1, 3]
-
-
-def test_the_rows_of_a_session_are_one_run(add: Add) -> None:
-    sessions = ["s", "s", "t", "s", "t", "u"]  # two at the same time
-
-    rows = [add(commit="a1", session=session, tag=str(i)) for i, session in enumerate(sessions)]
-
-    assert [row["run_id"] for row in rows] == [0, 0, 1, 0, 1, 2]
-    assert [row["commit_run"] for row in rows] == [0, 0, 1, 0, 1, 2]
-
-
-def test_a_commit_in_the_middle_of_a_session_has_a_count_of_its_own(add: Add) -> None:
-    add(commit="b2", session="r")
-    rows = [add(commit=commit, session="s") for commit in ("a1", "b2", "a1")]
-
-    assert [(row["run_id"], row["commit_run"]) for row in rows] == [(1, 0), (1, 1), (1, 0)]
-
-
 def test_a_commit_is_known_by_its_own_column(add: Add) -> None:
     for session in "ab":
         add(commit="a b%", session=session)
@@ -266,43 +235,58 @@ def test_a_commit_is_known_by_its_own_column(add: Add) -> None:
     assert (row["run_id"], row["commit_run"]) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("rows", "run_ids", "commit_runs"),
+    [
+        (
+            [("a1", ""), ("a1+", ""), ("a1", ""), ("b2+", ""), ("b2", ""), ("a1", "")],
+            [0, 1, 2, 3, 4, 5],
+            [0, 1, 2, 0, 1, 3],
+        ),
+        ([("a1", session) for session in "sstsntn"], [0, 0, 1, 0, 2, 1, 2], [0, 0, 1, 0, 2, 1, 2]),  # at the same time
+        ([("b2", "r"), ("a1", "s"), ("b2", "s"), ("a1", "s")], [0, 1, 1, 1], [0, 0, 1, 0]),
+    ],
+    ids=["without sessions", "sessions are runs", "a commit in the middle of a session"],
+)
+def test_runs_are_counted_for_the_test_and_for_the_commit(add: Add, rows: Any, run_ids: Any, commit_runs: Any) -> None:
+    added = [add(commit=commit, session=session, tag=str(i)) for i, (commit, session) in enumerate(rows)]
+
+    assert [row["run_id"] for row in added] == run_ids
+    assert [row["commit_run"] for row in added] == commit_runs
+
+
 # ---- earlier forms ----------------------------------------------------------------------------------------------
 
 
-def test_the_file_of_the_documentation_is_read() -> None:
-    data = read(GOLDEN / "ptjb-readme-17-columns.csv")
-
-    assert data["run_id"].tolist() == [0, 1, 2, 3]
-    assert data["commit"].tolist() == ["6bc9501", "6bc9501+", "76640ba", "76640ba"]
-    assert data["jit_mean_ms"].tolist() == [1.11, 0.99, 1.14, 0.91]
-    assert data["eager_warmup"].tolist() == [1, 1, 1, 1]
-    assert data["parameters"].tolist() == [""] * 4
-    assert np.isnan(data["jit_median_ms"]).all()
-
-
-def test_files_of_0_5_0_are_read() -> None:
-    data = read(GOLDEN / "ptjb-0.5.0-tags.csv")
-
-    assert data["tag"].tolist() == ["mul", "add,a/b-ü"] * 2
-    assert data["compile_ms"].tolist() == [10.10, 50.66, 23.82, 30.63]
-    assert data["parameters"].tolist() == ["None"] * 4
-
-
 @pytest.mark.parametrize(
-    ("name", "tag", "parameters", "compile_ms"),
+    ("name", "expected"),
     [
-        ("ptjb-0.5.0-blank-in-parameter.csv", "base", "p-<class 'jax.numpy.float32'>", [41.13, 26.0]),
-        ("ptjb-0.5.0-blank-in-tag.csv", "two words", "None", [38.33]),
+        (
+            "ptjb-readme-17-columns.csv",
+            {
+                "run_id": [0, 1, 2, 3], "commit": ["6bc9501", "6bc9501+", "76640ba", "76640ba"], "parameters": [""] * 4,
+                "jit_mean_ms": [1.11, 0.99, 1.14, 0.91], "eager_warmup": [1, 1, 1, 1],
+            },
+        ),
+        (
+            "ptjb-0.5.0-tags.csv",
+            {
+                "tag": ["mul", "add,a/b-ü"] * 2, "compile_ms": [10.10, 50.66, 23.82, 30.63], "parameters": ["None"] * 4,
+            },
+        ),
+        (
+            "ptjb-0.5.0-blank-in-parameter.csv",
+            {"tag": ["base"] * 2, "parameters": ["p-<class 'jax.numpy.float32'>"] * 2, "compile_ms": [41.13, 26.0]},
+        ),
+        ("ptjb-0.5.0-blank-in-tag.csv", {"tag": ["two words"], "parameters": ["None"], "compile_ms": [38.33]}),
     ],
-)
-def test_columns_that_blanks_have_shifted_are_put_right(
-    name: str, tag: str, parameters: str, compile_ms: list[float]
-) -> None:
+)  # fmt: skip
+def test_files_of_0_5_0_and_of_its_documentation_are_read(name: str, expected: dict[str, list[Any]]) -> None:
+    """Also where blanks have shifted columns."""
     data = read(GOLDEN / name)
 
-    assert data["compile_ms"].tolist() == compile_ms
-    assert set(data["tag"].tolist()) == {tag}
-    assert set(data["parameters"].tolist()) == {parameters}
+    assert {column: data[column].tolist() for column in expected} == expected
+    assert np.isnan(data["jit_median_ms"]).all()
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in GOLDEN.glob("ptjb-*.csv")))
@@ -320,23 +304,30 @@ def test_an_old_file_is_continued_without_loss(path: Path, add: Add, name: str) 
     assert [file.name for file in path.parent.iterdir()] == ["main.csv"]
 
 
-def test_notes_in_an_old_file_are_kept(path: Path, add: Add) -> None:
+def test_notes_and_signs_in_an_old_file_are_kept(path: Path, add: Add) -> None:
     golden("ptjb-readme-17-columns.csv", path)
-    path.write_text(path.read_text().replace("# backend", "# my own note, ü\n# backend") + "# at the end\n")
-
-    add()
-
-    assert "# my own note, ü" in lines(path)
-    assert "# at the end" in lines(path)
-
-
-def test_a_percent_sign_in_an_old_file_is_one(path: Path, add: Add) -> None:
-    golden("ptjb-readme-17-columns.csv", path)
-    path.write_text(path.read_text().replace("        base", "  50%20base"))
+    text = path.read_text().replace("# backend", "# my own note, ü\n# backend").replace("        base", "  50%20base")
+    path.write_text(text + "# at the end\n")
 
     add(tag="50%20base")
 
+    assert {"# my own note, ü", "# at the end"} <= set(lines(path))
     assert set(read(path)["tag"].tolist()) == {"50%20base"}
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_a_file_with_line_ends_of_windows_is_read_and_continued(path: Path, add: Add, is_old: bool) -> None:
+    if is_old:
+        golden("ptjb-readme-17-columns.csv", path)
+    else:
+        for _ in range(4):
+            add(eager_warmup=1, tag="base", jax="0.10.2")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+    add(tag="new", jax="0.10.2")
+
+    assert read(path)["eager_warmup"].tolist() == [1, 1, 1, 1, -1]
+    assert read(path)["tag"].tolist() == [*["base"] * 4, "new"]
 
 
 def test_a_file_without_its_header_is_read_by_the_number_of_columns(path: Path, add: Add) -> None:
@@ -348,26 +339,6 @@ def test_a_file_without_its_header_is_read_by_the_number_of_columns(path: Path, 
     add(tag="new")
 
     assert read(path)["tag"].tolist() == ["mul", "add,a/b-ü"] * 2 + ["new"]
-
-
-def test_an_old_file_with_line_ends_of_windows_is_read_and_continued(path: Path, add: Add) -> None:
-    golden("ptjb-readme-17-columns.csv", path)
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-
-    add()
-
-    assert read(path)["eager_warmup"].tolist() == [1, 1, 1, 1, -1]
-
-
-def test_a_file_of_ours_with_line_ends_of_windows_is_read_and_continued(path: Path, add: Add) -> None:
-    for tag in "abc":
-        add(tag=tag, jax="0.10.2")
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-
-    add(tag="d", jax="0.10.2")
-
-    assert read(path)["tag"].tolist() == list("abcd")
-    assert read(path)["jax"].tolist() == ["0.10.2"] * 4
 
 
 ROW_OF_0_5 = (0, "a1", 7, "base", "None", "10.10", "0.07", "0.04", "nan", "nan", 32768, 0, 0, -1, 5, 1, 0, 0)

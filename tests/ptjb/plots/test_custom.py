@@ -40,6 +40,10 @@ def exits(data: Any) -> Any:
     sys.exit(3)
 
 
+def is_interrupted(data: Any) -> Any:
+    raise KeyboardInterrupt
+
+
 def returns_a_list(data: Any) -> Any:
     return [1, 2]
 
@@ -58,13 +62,10 @@ def returns_axes(data: Any) -> Any:
 def test_a_returned_figure_is_saved(function: Any, tmp_path: Path) -> None:
     path = tmp_path / "new" / "main_custom.png"
 
+    assert draw(saves_it_itself, measured(3), path) is None
+    assert list(tmp_path.iterdir()) == []
     assert draw(function, measured(3), path) == path
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def test_nothing_is_saved_where_nothing_is_returned(tmp_path: Path) -> None:
-    assert draw(saves_it_itself, measured(3), tmp_path / "main_custom.png") is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("function", [leaves_figures_open, saves_it_itself])
@@ -95,14 +96,8 @@ def test_a_failure_is_told_with_name_and_line(function: Any, expected: str, tmp_
         draw(function, measured(3), tmp_path / "x.png")
 
     assert plt.get_fignums() == []
-
-
-def test_an_interrupt_is_none_of_its_failures(tmp_path: Path) -> None:
-    def interrupted(data: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        draw(interrupted, measured(1), tmp_path / "x.png")
+    with pytest.raises(KeyboardInterrupt):  # this is none
+        draw(is_interrupted, measured(1), tmp_path / "x.png")
 
 
 def test_numeric_parameters_ascend_within_a_tag() -> None:

@@ -107,14 +107,6 @@ def test_means_of_older_rows_are_a_series_of_their_own_and_are_explained() -> No
     assert "A mean has the standard deviation of its samples" in said(picture)
 
 
-def test_a_median_without_interval_is_explained() -> None:
-    data = measured(2)
-    data["jit_low_ms"][0] = np.nan
-
-    assert "without a bar, of too few samples" in said(history(data, TEST))
-    assert "too few" not in said(history(measured(2), TEST))
-
-
 def test_in_a_history_eager_does_not_flatten_a_much_faster_jitted_function() -> None:
     near, far = history(measured(2, 1.0, 5.0), TEST), history(measured(2, 0.01, 5.0), TEST)
 
@@ -140,6 +132,65 @@ def test_zero_bytes_have_a_place() -> None:
     assert memory.ticks[0].text == "0 B"
 
 
+# ---- words ------------------------------------------------------------------------------------------------------
+
+
+def joined(*parts: np.ndarray) -> np.ndarray:
+    return np.concatenate(parts)
+
+
+def changed(data: np.ndarray, row: int, **columns: Any) -> np.ndarray:
+    for name, value in columns.items():
+        data[name][row] = value
+    return data
+
+
+DOUBTFUL = rows(1, run_id=2, message="it returns something else than eagerly")
+FAILED = rows(1, run_id=2, status="timeout", timer="", environment="", jax="")
+OF_TWO_COMMITS = joined(measured(1, commit="aaa"), measured(1, commit="bbb+"))
+FFTS = in_runs(measured(3, tag="fft"), measured(3, tag="rfft"))
+PARTLY = in_runs(measured(2, tag="fft"), rows(2, tag="rfft", status=["ok", "timeout"]))
+TESTS = [("t.py::a", measured(1)), ("t.py::b", rows(1, status="timeout")), ("t.py::c", rows(1))]
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (history(measured(2), TEST), "2 runs, 1 commit. Run times are medians with 95 % intervals. A compile time is"),
+        (history(changed(measured(2), 0, jit_low_ms=np.nan), TEST), "without a bar, of too few samples"),
+        (history(measured(30), TEST, most=10), "The last 10 of 30 runs, 1 commit."),
+        (history(measured(3, commit="unknown"), TEST), "3 runs, commit unknown."),
+        (history(measured(3, commit=["unknown", "a", "b+"]), TEST), "3 runs, 2 commits."),
+        (history(FFTS, TEST), "Hollow: eager"),
+        (history(PARTLY, TEST), "Failed: rfft (timeout)."),
+        (history(rows(2), TEST), "Not measured, because no row of this test holds a number."),
+        (
+            history(rows(2, status=["error", "ok"]), TEST),
+            "Not measured, because 1 of 2 rows failed, and the others hold no number: error (1 ×).",
+        ),
+        (
+            history(changed(measured(3, timer=["loop", "", "loop"]), 1, environment="", jax=""), TEST),
+            "machine and timer unknown",
+        ),
+        (
+            by_parameter(OF_TWO_COMMITS, {"n": [1, 2]}, "n", TEST),
+            "The newest run of each, which are not all of one commit: aaa and bbb.",
+        ),
+        (summary(TESTS), "Failed: b (timeout). Not measured: c."),
+    ],
+)
+def test_what_a_picture_shows_is_said_above_it(picture: Picture, expected: str) -> None:
+    assert expected in said(picture)
+
+
+@pytest.mark.parametrize(("row", "kind"), [(FAILED, "timeout"), (DOUBTFUL, "doubtful result")])
+def test_a_failed_row_is_at_the_edge_and_makes_no_line_of_its_own(row: np.ndarray, kind: str) -> None:
+    picture = history(joined(measured(2), row), TEST)
+
+    assert failed(picture[0]) == [(f"failed: {kind}", (2,))]
+    assert "compared" not in said(picture)
+
+
 # ---- lines ------------------------------------------------------------------------------------------------------
 
 
@@ -153,32 +204,6 @@ def test_rows_of_another_machine_timer_or_version_are_another_line() -> None:
     assert found == {(0, 4): "circle", (1,): "diamond", (2,): "left", (3,): "right"}
     assert "Not all rows can be compared, and lines connect only" in said(picture)
     assert "◆ timer in_graph, environment ab12cd34, jax 0.10.2" in said(picture)
-
-
-def test_a_failed_row_makes_no_line_of_its_own() -> None:
-    data = np.concatenate([measured(2), rows(1, run_id=2, status="timeout", timer="", environment="", jax="")])
-
-    picture = history(data, TEST)
-
-    assert failed(picture[0]) == [("failed: timeout", (2,))]
-    assert "compared" not in said(picture)
-
-
-def test_a_row_whose_result_is_doubtful_is_no_good_one() -> None:
-    data = np.concatenate([measured(2), rows(1, run_id=2, message="it returns something else than eagerly")])
-
-    assert failed(history(data, TEST)[0]) == [("failed: doubtful result", (2,))]
-
-
-@pytest.mark.parametrize(
-    ("statuses", "expected"),
-    [
-        (["ok", "ok"], "Not measured, because no row of this test holds a number."),
-        (["error", "ok"], "Not measured, because 1 of 2 rows failed, and the others hold no number: error (1 ×)."),
-    ],
-)
-def test_a_test_without_any_number_says_why(statuses: list[str], expected: str) -> None:
-    assert expected in said(history(rows(2, status=statuses), TEST))
 
 
 # ---- along runs and commits ------------------------------------------------------------------------------------
@@ -217,43 +242,24 @@ def test_of_many_commits_some_are_named() -> None:
 
 
 def test_a_row_without_a_jitted_time_stands_with_those_of_its_machine() -> None:
-    data = measured(3, jit_ms=[1.0, math.nan, 1.0], timer=["in_graph", "", "in_graph"])
-
-    picture = history(data, TEST)
+    picture = history(measured(3, jit_ms=[1.0, math.nan, 1.0], timer=["in_graph", "", "in_graph"]), TEST)
 
     assert {mark.symbol for mark in points(picture[0])} == {"circle"}
-    assert "unknown" not in said(picture)
     assert "Not all rows" not in said(picture)
-
-
-def test_a_row_of_an_unknown_machine_is_named_so() -> None:
-    data = measured(3, timer=["in_graph", "", "in_graph"])
-    data["environment"][1] = data["jax"][1] = ""
-
-    assert "machine and timer unknown" in said(history(data, TEST))
-
-
-def test_a_long_history_shows_its_end_and_says_so() -> None:
-    picture = history(measured(30), TEST, most=10)
-
-    assert points(picture[0])[0].places == tuple(range(20, 30))
-    assert "The last 10 of 30 runs, 1 commit." in said(picture)
-
-
-def test_without_git_there_is_no_commit_to_count() -> None:
-    assert "3 runs, commit unknown." in said(history(measured(3, commit="unknown"), TEST))
-    assert "3 runs, 2 commits." in said(history(measured(3, commit=["unknown", "a", "b+"]), TEST))
 
 
 # ---- tags -------------------------------------------------------------------------------------------------------
 
 
-def test_tags_share_a_picture_with_one_color_each() -> None:
-    picture = history(in_runs(measured(3, tag="fft"), measured(3, tag="rfft")), TEST)
+def test_each_tag_has_a_label_of_its_own_in_every_picture() -> None:
+    long = in_runs(*(measured(2, tag="x" * 10_000 + end) for end in ("a", "b")))
 
-    assert list(values(picture, "run time")) == ["fft", "rfft"]
-    assert picture[0].has_series
-    assert "Hollow: eager" in said(picture)
+    assert list(values(history(FFTS, TEST), "run time")) == ["fft", "rfft"]
+    assert len(set(names(by_tag(long, TEST)))) == 2
+    assert names(summary([("t.py::test_a", measured(2)), ("t.py::test_b", FFTS)])) == [
+        "test_a", "test_b · fft", "test_b · rfft",
+    ]  # fmt: skip
+    assert set(names(over([None, "None", True, "True"]))) == {"None", "'None'", "True", "'True'"}
 
 
 def test_more_tags_than_colors_have_other_symbols() -> None:
@@ -261,18 +267,6 @@ def test_more_tags_than_colors_have_other_symbols() -> None:
 
     symbols = {mark.label: mark.symbol for mark in points(picture[0])}
     assert len({(number % 8, symbol) for number, symbol in enumerate(symbols.values())}) == 20
-
-
-def test_of_which_tag_a_failure_is_stands_in_a_note() -> None:
-    picture = history(in_runs(measured(2, tag="fft"), rows(2, tag="rfft", status=["ok", "timeout"])), TEST)
-
-    assert "Failed: rfft (timeout)." in said(picture)
-
-
-def test_tags_that_differ_after_ten_thousand_characters_are_told_apart() -> None:
-    picture = by_tag(in_runs(*(measured(2, tag="x" * 10_000 + end) for end in ("a", "b"))), TEST)
-
-    assert len(set(names(picture))) == 2
 
 
 def test_the_picture_of_tags_is_of_the_newest_run() -> None:
@@ -309,10 +303,6 @@ def test_anything_else_is_names_without_a_line(given_values: list[Any]) -> None:
     assert not any(isinstance(mark, Line) for mark in chart.marks)
 
 
-def test_values_that_read_the_same_are_told_apart() -> None:
-    assert set(names(over([None, "None", True, "True"]))) == {"None", "'None'", "True", "'True'"}
-
-
 def test_over_a_parameter_stands_the_newest_run_of_each_value() -> None:
     data = np.concatenate([measured(3, jit_ms=[1, 2, 3]), measured(2, jit_ms=[10, 20])])
 
@@ -330,32 +320,3 @@ def test_another_parameter_and_the_tag_make_a_series_each() -> None:
 
     labels = ["fft, dtype=f32", "rfft, dtype=f32", "fft, dtype=f64", "rfft, dtype=f64"]
     assert list(values(picture, "run time")) == labels
-
-
-def test_runs_that_are_not_of_one_commit_are_said_to_be_so() -> None:
-    data = np.concatenate([measured(1, commit="aaa"), measured(1, commit="bbb+")])
-
-    picture = by_parameter(data, {"n": [1, 2]}, "n", TEST)
-
-    assert "The newest run of each, which are not all of one commit: aaa and bbb." in said(picture)
-
-
-# ---- summary ----------------------------------------------------------------------------------------------------
-
-
-def test_the_summary_has_a_line_for_each_test_and_tag() -> None:
-    tests = [("t.py::test_a", measured(2)), ("t.py::test_b", in_runs(measured(2, tag="x"), measured(2, tag="y")))]
-
-    picture = summary(tests)
-
-    assert names(picture) == ["test_a", "test_b · x", "test_b · y"]
-    assert said(picture).startswith("Summary of 2 tests The newest run of each")
-
-
-def test_where_names_stand_a_line_without_number_says_why() -> None:
-    tests = [("t.py::a", measured(1)), ("t.py::b", rows(1, status="timeout")), ("t.py::c", rows(1))]
-
-    picture = summary(tests)
-
-    assert "Failed: b (timeout). Not measured: c." in said(picture)
-    assert failed(picture[0]) == [("failed: timeout", (1,))]
