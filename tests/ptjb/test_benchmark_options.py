@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from benchax.comparing import gate
 from benchax.errors import FormatError, UsageError
 from pytest_jax_bench import benchmark_plugin, benchmark_reports, options
 from pytest_jax_bench.options import BenchmarkSettings
@@ -16,10 +17,8 @@ from pytest_jax_bench.options import BenchmarkSettings
     ("text", "limit"), [("min:5%", "run=5%"), ("mean:0.001", "run=1000us"), ("stddev:2e-6", "run=2us")]
 )
 def test_a_limit_is_one_of_run_times(text: str, limit: str) -> None:
-    from benchax.comparing.gate import parse
-
     assert benchmark_plugin._limit(text) == limit
-    assert parse(limit)["run"] is not None
+    assert gate.parse(limit)["run"] is not None
 
 
 @pytest.mark.parametrize(
@@ -67,30 +66,40 @@ def test_records_are_grouped(by: tuple[str, ...], titles: list[str]) -> None:
     assert [title for title, _ in benchmark_reports.group([A, B, C], BenchmarkSettings(group_by=by))] == titles
 
 
-def test_records_are_sorted_by_a_time_or_a_name() -> None:
-    assert benchmark_reports.sort([B, C, A], "min") == [A, C, B]
-    assert benchmark_reports.sort([B, C, A], "name") == [C, A, B]
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [("min", [A, C, B]), ("name", [C, A, B]), (None, [B, C, A])],
+    ids=["a time", "a name", "neither"],
+)
+def test_records_are_sorted(by: str | None, expected: list[object]) -> None:
+    assert benchmark_reports.sort([B, C, A], by) == expected
 
 
-def test_columns_are_in_one_unit() -> None:
-    wanted = BenchmarkSettings(columns=("min", "median", "ops", "rounds"), name="short")
+@pytest.mark.parametrize(
+    ("wanted", "saved", "lines"),
+    [
+        (
+            {"columns": ("min", "median", "ops", "rounds"), "name": "short"},
+            None,
+            [["Test", "min (µs)", "median (µs)", "ops", "rounds"], ["a[8]", "1.00", "2.00", "500000", "3"]],
+        ),
+        (
+            {"columns": ("min", "iqr")},
+            {"tests/test_x.py::test_a[8]": {"min": 2e-6, "median": 4e-6}},
+            [
+                ["Test", "min (µs)", "iqr (µs)"],
+                ["tests/test_x.py::test_a[8] (now)", "1.00", "1.50"],
+                ["tests/test_x.py::test_a[8] (saved)", "2.00", ""],
+                ["tests/test_x.py::test_a[16] (now)", "5.00", "0"],
+            ],
+        ),
+    ],
+)
+def test_columns_are_in_one_unit_and_a_saved_run_stands_beside(wanted, saved, lines) -> None:
+    found = benchmark_reports.tabulate([A, C], BenchmarkSettings(**wanted), saved)
 
-    found = benchmark_reports.tabulate([A, C], wanted)
-
-    assert [column.name for column in found.columns] == ["Test", "min (µs)", "median (µs)", "ops", "rounds"]
-    assert [cell.text for cell in found.rows[0]] == ["a[8]", "1.00", "2.00", "500000", "3"]
-
-
-def test_a_saved_run_stands_beside() -> None:
-    saved = {"tests/test_x.py::test_a[8]": {"min": 2e-6, "median": 4e-6}}
-
-    found = benchmark_reports.tabulate([A, C], BenchmarkSettings(columns=("min", "iqr")), saved)
-
-    assert [[cell.text for cell in row][:2] for row in found.rows] == [
-        ["tests/test_x.py::test_a[8] (now)", "1.00"],
-        ["tests/test_x.py::test_a[8] (saved)", "2.00"],
-        ["tests/test_x.py::test_a[16] (now)", "5.00"],
-    ]
+    shown = [[column.name for column in found.columns], *([cell.text for cell in row] for row in found.rows)]
+    assert [line[: len(lines[0])] for line in shown[: len(lines)]] == lines
 
 
 def test_files_are_numbered_and_found_again(tmp_path) -> None:

@@ -63,29 +63,19 @@ def test_eager_operations_are_no_jitted_work(fn) -> None:
     assert found.program is None
 
 
-def test_of_several_jitted_functions_none_is_the_program() -> None:
-    other = jax.jit(lambda x: x + 1)
-    found = observed(lambda: other(double(X)))
-
-    assert len(found.dispatches) == 2
-    assert found.program is None
+OTHER = jax.jit(lambda x: x + 1)
+DONATING = jax.jit(lambda x: x + 1, donate_argnums=0)
 
 
-def test_a_call_of_a_compiled_program_is_jitted_work() -> None:
-    found = observed(lambda: compiled(X))
+@pytest.mark.parametrize(
+    ("fn", "count"),
+    [(lambda: OTHER(double(X)), 2), (lambda: compiled(X), 1), (lambda: DONATING(jnp.ones(3)), 1)],
+    ids=["several functions", "a compiled program", "arguments that are gone"],
+)
+def test_jitted_work_without_one_function_that_could_be_compiled_has_no_program(fn, count: int) -> None:
+    found = observed(fn)
 
-    assert len(found.dispatches) == 1
-    assert found.program is None
-    assert compiled(X).shape == (3,)
-
-
-def test_donated_arguments_are_no_longer_there_to_compile_with() -> None:
-    donating = jax.jit(lambda x: x + 1, donate_argnums=0)
-
-    found = observed(lambda: donating(jnp.ones(3)))
-
-    assert found.dispatches
-    assert found.program is None
+    assert (len(found.dispatches), found.program) == (count, None)
 
 
 def test_only_programs_that_jax_kept_are_look_ups() -> None:

@@ -123,10 +123,10 @@ REFERENCES = {
     "2026-01-01": "first, twice, twice[n=8]",
     "2026": "second",  # the newest of these runs
     "cafe": "by run",  # a run goes before a commit
-    "c0ffee": "second",
-    "C0FFEE00": "second",
-    "c0ffee" + "0" * 34: "second",
-    **dict.fromkeys(["c0f", "%", "_", "", "r%"], None),  # too short to mean a commit, and signs of SQL
+    "facade": "second",
+    "FACADE00": "second",
+    "facade" + "0" * 34: "second",
+    **dict.fromkeys(["fac", "%", "_", "", "r%"], None),  # too short to mean a commit, and signs of SQL
 }
 
 
@@ -135,7 +135,7 @@ def test_a_word_means_a_name_or_last_or_a_run_or_a_commit_in_this_order(store: D
     for seconds in (1.0, 2.0):  # the newest row of each case counts
         store.append(measured("twice", run="2026-01-01-aa", elapsed_s=(seconds,)))
     store.append(measured("twice", run="2026-01-01-aa", elapsed_s=(3.0,), n=8))
-    store.append(measured("second", run="2026-01-02-bb", commit="c0ffee" + "0" * 34))
+    store.append(measured("second", run="2026-01-02-bb", commit="facade" + "0" * 34))
     store.append(measured("by commit", run="r1", commit="cafe" + "1" * 36))
     store.append(measured("by run", run="cafe-1"))
     store.append(measured("named", run="r3"))

@@ -44,15 +44,7 @@ def test_every_reading_is_kept() -> None:
         assert samples.summary.median_s == pytest.approx(theirs["stats"]["median"], rel=1e-12)
 
 
-def test_what_the_file_does_not_say_is_not_known() -> None:
-    m = read_pytest_benchmark(GOLDEN)[0]
-
-    assert (m.environment.jax, m.environment.backend, m.environment.benchax) == (None, None, None)
-    assert (m.stages.compile_s, m.memory.observed_peak_bytes, m.cost, m.program) == (None, None, None, None)
-    assert [r.code for r in m.remarks] == ["imported"]
-
-
-def test_the_machine_and_the_commit_are_those_of_the_file() -> None:
+def test_the_machine_and_the_commit_are_those_of_the_file_and_the_rest_is_not_known() -> None:
     m = read_pytest_benchmark(GOLDEN)[0]
     env = m.environment
 
@@ -60,22 +52,22 @@ def test_the_machine_and_the_commit_are_those_of_the_file() -> None:
     assert (env.processor, env.cores) == ("AMD EPYC", 2)
     assert (env.commit, env.is_dirty, env.branch) == (document()["commit_info"]["id"], True, "master")
     assert m.started_at == document()["datetime"]
+    assert (env.jax, env.backend, env.benchax) == (None, None, None)
+    assert (m.stages.compile_s, m.memory.observed_peak_bytes, m.cost, m.program) == (None, None, None, None)
+    assert [r.code for r in m.remarks] == ["imported"]
+    unknown = document() | {"commit_info": {"id": "unknown", "dirty": False, "branch": "(unknown)"}}
+    env = read(unknown)[0].environment
+    assert (env.commit, env.is_dirty, env.branch) == (None, None, None)
 
 
-def test_statistics_without_readings_are_quoted_and_no_samples_are_made_of_them() -> None:
+def test_statistics_without_readings_are_quoted_and_a_file_is_one_run() -> None:
     (m,) = read_pytest_benchmark(SAVED)
 
     assert m.samples == ()
     assert "statistics without readings" in (m.why_absent("samples.pytest-benchmark") or "")
     assert m.remarks[1].message.startswith("in the file, of 5 rounds: min ")
-
-
-def test_an_unknown_commit_is_none() -> None:
-    changed = document() | {"commit_info": {"id": "unknown", "dirty": False, "branch": "(unknown)"}}
-
-    env = read(changed)[0].environment
-
-    assert (env.commit, env.is_dirty, env.branch) == (None, None, None)
+    runs = {each.run_id for each in [*read_pytest_benchmark(GOLDEN), *read_pytest_benchmark(GOLDEN)]}
+    assert (len(runs), m.run_id in runs) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +75,6 @@ def test_an_unknown_commit_is_none() -> None:
 )
 def test_times_are_utc(when: str) -> None:
     assert read(document() | {"datetime": when})[0].started_at == "2014-12-25T10:00:00.000000+00:00"
-
-
-def test_the_same_file_is_the_same_run_and_another_one_is_not() -> None:
-    runs = {m.run_id for m in [*read_pytest_benchmark(GOLDEN), *read_pytest_benchmark(GOLDEN)]}
-
-    assert len(runs) == 1
-    assert read_pytest_benchmark(SAVED)[0].run_id not in runs
 
 
 def with_stats(**stats: Any) -> dict[str, Any]:
