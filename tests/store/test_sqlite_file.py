@@ -241,19 +241,19 @@ def test_a_damaged_file_is_left_by_readers_and_set_aside_with_its_wal_by_writers
     for _ in range(2):
         store.append(measured())
         path.write_bytes(b"\xff" * 4096)
-        Path(f"{path}-wal").write_bytes(b"readings nobody has copied yet")
         with pytest.raises(StoreError) as error:
             store.query()
         assert path.read_bytes() == b"\xff" * 4096
         assert error.value.problem == f"cannot read {path}: file is not a database"
         assert error.value.hint.startswith("the next row that is written sets the file aside")
 
+        Path(f"{path}-wal").write_bytes(b"readings nobody has copied yet")
         with pytest.warns(UserWarning, match="was damaged"):
             store.append(measured("after"))
 
     aside = sorted(path.parent.glob("benchax.db.damaged-*Z*"))
     assert [file.read_bytes()[:1] for file in aside if file.suffix.endswith("-wal")] == [b"r"] * 2
-    assert len(aside) == 4
+    assert len([file for file in aside if not file.name.endswith(("-wal", "-shm"))]) == 2
     assert [m.case.name for m in store.query()] == ["after"]
 
 
