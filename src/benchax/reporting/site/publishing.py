@@ -368,9 +368,7 @@ class CaseWriter:
         numbers = list_entries(times, TIMES), list_entries(ratios, RATIOS)
         return WrittenCase(summary, is_changed, facts, first_seen, list(timers), list(baselines), *numbers)
 
-    def _describe_environments(
-        self, rows: Sequence[Row], compared: Sequence[Comparison]
-    ) -> dict[str, dict[str, str]]:
+    def _describe_environments(self, rows: Sequence[Row], compared: Sequence[Comparison]) -> dict[str, dict[str, str]]:
         """Their facts by fingerprint, in the order in which they came."""
         found = dict[str, dict[str, str]]()
         for row in rows:
