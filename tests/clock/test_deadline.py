@@ -89,13 +89,13 @@ def test_an_endless_loop_stops(name: str) -> None:
     assert np.isfinite(np.asarray(outputs)).all()
 
 
-def test_a_stop_comes_at_the_limit_and_no_sooner() -> None:
+def test_a_stop_comes_at_the_limit_and_no_sooner_and_says_what_to_do() -> None:
     limited = with_deadline(endless, 0.2)
     with pytest.raises(DeadlineExceeded):
         limited(1.0)
     begin = perf_counter()
 
-    with pytest.raises(DeadlineExceeded):
+    with pytest.raises(DeadlineExceeded, match=r"endless ran past its limit of 200 ms(.|\n)*on_timeout='partial'"):
         limited(1.0)
 
     assert 0.2 <= perf_counter() - begin < 0.2 + GENEROUS_S
@@ -108,14 +108,6 @@ def test_a_stop_does_not_wait_for_what_comes_behind_the_loop() -> None:
         with_deadline(lambda x: handlers.spin(tier(), endless(x), int(2e9 * GENEROUS_S)), SOON)(jnp.ones(3))
 
     assert perf_counter() - begin < GENEROUS_S
-
-
-def test_the_error_names_function_limit_and_what_to_do() -> None:
-    with pytest.raises(DeadlineExceeded) as raised:
-        with_deadline(endless, SOON)(1.0)
-
-    assert "endless ran past its limit of 30.0 ms" in str(raised.value)
-    assert "on_timeout='partial'" in str(raised.value)
 
 
 @pytest.mark.parametrize("arguments", [(1.0,), ()])
@@ -401,15 +393,16 @@ def test_loops_on_several_devices_are_refused_and_stopped_on_each_alone() -> Non
         assert alone == str([2.0] * 8)
 
 
-def test_another_platform_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+@pytest.mark.parametrize(
+    ("of", "name", "value", "why"),
+    [
+        (jax, "default_backend", lambda: "gpu", "runs on cpu, and this runs on gpu"),
+        (rewriting, "core", object(), f"cannot be rewritten with JAX {jax.__version__}"),
+    ],
+    ids=["platform", "jax"],
+)
+def test_another_platform_and_another_jax_are_refused(of, name, value, why, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of, name, value)
 
-    with pytest.raises(NotAvailable, match="runs on cpu, and this runs on gpu"):
+    with pytest.raises(NotAvailable, match=why):
         with_deadline(endless, 1.0)(np.float32(1.0))
-
-
-def test_another_jax_is_refused_not_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "core", object())
-
-    with pytest.raises(NotAvailable, match=f"cannot be rewritten with JAX {jax.__version__}"):
-        with_deadline(endless, 1.0)(1.0)

@@ -79,10 +79,7 @@ def test_a_tick_without_expiry_keeps_the_first_strip(loaded):
 )
 def test_strips_grow_while_they_are_short_and_shrink_when_they_are_late(elapsed_ns, strip):
     assert interpreted.next_strip(100, elapsed_ns) == strip
-
-
-def test_strips_have_a_greatest_length():
-    assert interpreted.next_strip(2**28, 1) == 2**28
+    assert interpreted.next_strip(2**28, 1) == 2**28  # the greatest length
 
 
 # ---- which one is used ------------------------------------------------------------------------------------------
@@ -125,9 +122,11 @@ def test_without_a_compiler_the_clock_is_python_s_and_says_why(tmp_path):
     )
 
 
-def test_a_compiler_that_fails_is_quoted(tmp_path):
+def test_a_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "false")
+
     with pytest.raises(NotAvailable, match=r"'false' cannot compile handlers\.c"):
-        _build(tmp_path, "false")
+        tiers.build_library(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -138,13 +137,10 @@ def test_a_cache_folder_that_cannot_be_made_is_a_reason(tmp_path):
         tiers.build_library(tmp_path / "file" / "below")
 
 
-def _build(folder, compiler):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CC", compiler)
-        return tiers.build_library(folder)
-
-
-def test_a_library_of_another_version_is_not_used(tmp_path, monkeypatch):
+def test_a_library_of_another_version_or_none_is_not_used(tmp_path, monkeypatch):
+    (tmp_path / "native.so").write_text("not a library")
+    with pytest.raises(NotAvailable, match=r"native\.so cannot be loaded"):
+        tiers._library(tmp_path / "native.so", 3)
     try:
         library = tiers.build_library(tmp_path)
     except NotAvailable as error:
@@ -153,13 +149,6 @@ def test_a_library_of_another_version_is_not_used(tmp_path, monkeypatch):
 
     with pytest.raises(NotAvailable, match="is of version 1, not 2: install benchax again"):
         tiers._library(library, 3)
-
-
-def test_what_is_no_library_is_a_reason(tmp_path):
-    (tmp_path / "native.so").write_text("not a library")
-
-    with pytest.raises(NotAvailable, match=r"native\.so cannot be loaded"):
-        tiers._library(tmp_path / "native.so", 3)
 
 
 @pytest.fixture
@@ -175,6 +164,8 @@ def ffi(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("major", "minor"), [(1, 0), (1, 3), (0, 0)])
 def test_an_ffi_of_another_layout_is_refused_before_anything_is_registered(ffi, major, minor):
+    with pytest.raises(NotAvailable, match="the version of XLA's FFI is unknown"):
+        tiers._api_minor()
     ffi(major, minor)
 
     with pytest.raises(NotAvailable, match=rf"XLA's FFI has version {major}\.{minor}; known are 0\.1 to 0\.5"):
@@ -193,13 +184,6 @@ def test_xla_takes_handlers_of_an_older_version_and_they_pass_the_self_test():
     older = "from benchax.clock import tier, tiers; tiers._api_minor = lambda: 1; print(tier().name)"
 
     assert run(older) == selftest.tier().name
-
-
-def test_a_missing_header_is_a_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr(jax.ffi, "include_dir", lambda: str(tmp_path))
-
-    with pytest.raises(NotAvailable, match="the version of XLA's FFI is unknown"):
-        tiers._api_minor()
 
 
 # ---- what the self-test must catch ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,36 @@ def compiles_anew(x: Any) -> Any:
     return eqx.filter_jit(lambda y: jax.nn.gelu(y))(x)
 
 
+def draw(key: Any, n: Any) -> Any:
+    return jax.random.normal(key, (4,)) * n.sum()
+
+
 def native(label: str, fn: Any, *args: Any, **of_the_case: Any) -> Side:
     return Side(label, make_case(fn, args or (X,), **of_the_case))
+
+
+def broken(x: Any) -> Any:
+    raise ValueError("it is broken")
+
+
+def late(x: Any) -> Any:
+    return jax.pure_callback(lambda value: 1 / 0, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def leave(x: Any) -> Any:
+    raise SystemExit(3)
+
+
+class Tired:
+    """Can be called once."""
+
+    calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls > 1:
+            raise RuntimeError("it is tired")
+        return sine(x)
 
 
 def program(fn: Any, *args: Any, **of_the_case: Any) -> bytes:
@@ -79,25 +108,27 @@ def failure(*sides: Side) -> tuple[int, Any]:
 # ---- what comes back --------------------------------------------------------------------------------------------
 
 
-def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
+def test_each_round_of_each_block_has_wall_and_processor_time_of_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    rounds = paired._rounds
+
+    def listening(timers: Any, subjects: Any, iterations: int, *rest: Any) -> np.ndarray:
+        asked.append(iterations)
+        return rounds(timers, subjects, iterations, *rest)
+
+    monkeypatch.setattr(paired, "_rounds", listening)
     document = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
-    ns = document.wall_ns
-
-    assert (ns.shape[0], ns.shape[2], ns.dtype) == (2, 3, np.int64)
-    assert LEAST_ROUNDS <= ns.shape[1] <= MOST_ROUNDS
-    assert (ns > 0).all()
-    assert document.failure is None
-    assert document.iterations >= 1
-    assert document.signature == "f32[64]"
-
-
-def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
-    """Of all threads: about as much as the wall time for one that computes and never waits."""
-    document = taken(native("a", sine), native("b", twice), blocks=2)
     ns, processor = document.wall_ns, document.cpu_ns
 
+    assert (ns.shape[0], ns.shape[2], ns.dtype) == (2, 3, np.int64)
     assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
+    assert LEAST_ROUNDS <= ns.shape[1] <= MOST_ROUNDS
+    assert (ns > 0).all()
     assert (processor > 0).all()
+    assert asked == [document.iterations] * 2
+    assert document.iterations >= 1
+    assert (document.failure, document.signature) == (None, "f32[64]")
+    assert document.noise.load_1m is not None
 
 
 def test_beside_the_rounds_each_side_is_called_in_a_row() -> None:
@@ -123,43 +154,34 @@ def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_s
     assert (kept, fresh > 0) == (0, True)
 
 
-def test_what_else_the_machine_did_is_said() -> None:
-    document = taken(native("a", sine), native("b", twice))
-
-    assert document.noise.load_1m is not None
-
-
 def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:
-    """Although they came about on different lines."""
+    """Although they came about on different lines. What functions do in Python is in no program."""
     one, other = program(sine), program(lambda x: jnp.sin(x) + jnp.ones((), x.dtype))
     sides = Side("old", program=one), Side("new", program=other)
 
     document = taken(*sides, skips_equal=True)
-    timed = taken(*sides)
-    samples = timed.wall_ns
-    differing = taken(sides[0], Side("new", program=program(off)), skips_equal=True)
-    others = differing.wall_ns
+    others = [
+        taken(*sides),
+        taken(sides[0], Side("new", program=program(off)), skips_equal=True),
+        taken(native("a", sine), native("b", sine), skips_equal=True),
+    ]
 
     assert (document.is_same_program, document.wall_ns, document.cpu_ns) == (True, None, None)
     assert document.sides[0].sha256
-    assert (timed.is_same_program, samples.size > 0) == (False, True)
-    assert (differing.is_same_program, others.size > 0) == (False, True)
+    assert [(each.is_same_program, each.wall_ns.size > 0) for each in others] == [(False, True)] * 3
 
 
-def test_functions_are_timed_also_where_they_are_one() -> None:
-    """What they do in Python is in no program."""
-    document = taken(native("a", sine), native("b", sine), skips_equal=True)
-    ns = document.wall_ns
-
-    assert not document.is_same_program
-    assert ns.size
-
-
-def test_an_unjitted_side_says_how_many_operations_it_is() -> None:
+def test_functions_run_as_they_are_and_an_unjitted_one_says_how_many_operations_it_is() -> None:
     jitted = jax.jit(sine)
-    document = taken(native("a", lambda x: jitted(x), jit=False), native("b", host, jit=False), native("c", sine))
+    sides = native("a", lambda x: jitted(x), jit=False), native("b", host, jit=False), native("c", jitted)
+
+    document = taken(*sides)
 
     assert [side.operations for side in document.sides] == [1, None, None]
+    assert [side.is_program for side in document.sides] == [False] * 3
+    assert [side.plan is None for side in document.sides] == [True, True, False]
+    assert document.not_exported == [None]
+    assert all(side.agreement.agrees for side in document.sides[1:])
 
 
 def host(x: Any) -> Any:
@@ -208,14 +230,6 @@ def test_a_stage_is_told_of_before_it_begins_and_builds_name_their_side() -> Non
 # ---- functions and programs -------------------------------------------------------------------------------------
 
 
-def test_functions_run_as_they_are_beside_functions() -> None:
-    document = taken(native("a", jax.jit(sine)), native("b", twice))
-
-    assert [side.is_program for side in document.sides] == [False, False]
-    assert document.not_exported == [None]
-    assert document.sides[1].agreement.agrees
-
-
 @pytest.mark.parametrize("program_first", [True, False])
 def test_beside_a_program_a_function_becomes_one_too(program_first: bool) -> None:
     content = program(sine)
@@ -229,32 +243,23 @@ def test_beside_a_program_a_function_becomes_one_too(program_first: bool) -> Non
     assert document.sides[1].agreement.agrees
 
 
-def test_programs_alone_run_on_random_data_of_their_shapes() -> None:
-    first, second = program(sine), program(twice)
+@pytest.mark.parametrize(
+    ("first", "second", "specs", "leaves", "signature"),
+    [
+        (sine, twice, (X,), None, "f32[64]"),
+        (draw, draw, ("key", "i32[3]"), None, "key, i32[3]"),
+        (sine, twice, (X,), (jnp.zeros(64) - 0.5,), "f32[64]"),
+    ],
+    ids=["random", "keys and integers", "given"],
+)
+def test_programs_alone_run_on_data_of_their_shapes(first, second, specs, leaves, signature) -> None:
+    sides = Side("old", program=program(first, *specs)), Side("new", program=program(second, *specs), leaves=leaves)
 
-    document = taken(Side("old", program=first), Side("new", program=second))
+    document = taken(*sides)
 
-    assert document.signature == "f32[64]"
+    assert (document.failure, document.signature) == (None, signature)
     assert [side.is_program for side in document.sides] == [True, True]
     assert document.sides[1].agreement.agrees
-
-
-def test_random_data_are_made_of_keys_and_integers_too() -> None:
-    content = program(lambda key, n: jax.random.normal(key, (4,)) * n.sum(), "key", "i32[3]")
-
-    document = taken(Side("old", program=content), Side("new", program=content))
-
-    assert document.signature == "key, i32[3]"
-    assert document.sides[1].agreement.agrees
-
-
-def test_programs_may_be_given_their_leaves() -> None:
-    content = program(lambda x: jnp.where(x > 0, x, 1 / x), X)
-
-    document = taken(Side("old", program=content), Side("new", program=content, leaves=(jnp.zeros(64) - 0.5,)))
-
-    assert document.failure is None
-    assert document.signature == "f32[64]"
 
 
 UNEXPORTED = {
@@ -307,14 +312,6 @@ def test_donating_functions_run_beside_each_other(is_stored: bool) -> None:
     assert document.sides[1].agreement.agrees
 
 
-def test_unjitted_functions_run_beside_jitted_ones() -> None:
-    document = taken(native("eager", sine, jit=False), native("jitted", sine))
-
-    assert document.failure is None
-    assert document.sides[0].plan is None
-    assert document.sides[1].agreement.agrees
-
-
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
@@ -362,71 +359,38 @@ def test_outputs_of_another_shape_differ() -> None:
 # ---- what goes wrong --------------------------------------------------------------------------------------------
 
 
-def test_a_side_that_cannot_be_traced_fails_in_its_build() -> None:
-    def broken(x: Any) -> Any:
-        raise ValueError("it is broken")
-
-    side, told = failure(native("a", sine), native("b", broken))
-
-    assert (side, told.kind, told.stage) == (1, "error", "build")
-    assert told.message.startswith("ValueError: it is broken (at ")
-
-
-def test_a_side_that_fails_when_it_runs_is_named() -> None:
-    def late(x: Any) -> Any:
-        def fail(value: Any) -> Any:
-            raise ValueError("only at run time")
-
-        return jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
-
-    side, told = failure(native("a", late), native("b", sine))
-
-    assert (side, told.stage) == (0, "build")
-    assert "only at run time" in told.traceback
-
-
-def test_a_side_that_fails_after_its_first_calls_fails_in_the_warm_up() -> None:
-    calls = iter(range(1))
-
-    def tired(x: Any) -> Any:
-        next(calls)
-        return sine(x)
-
-    side, told = failure(native("a", sine), native("b", tired, jit=False))
-
-    assert (side, told.stage) == (1, "warm-up")
-    assert "StopIteration" in told.message
-
-
-def test_a_function_that_ends_the_program_ends_itself() -> None:
-    def leave(x: Any) -> Any:
-        raise SystemExit(3)
-
-    assert failure(native("a", sine), native("b", leave))[0] == 1
-
-
 def test_inputs_that_cannot_be_made_are_the_failure_of_who_gives_them() -> None:
-    def broken() -> Any:
+    def missing() -> Any:
         raise FileNotFoundError("weights.npz")
 
     giver = make_case(sine, (X,))
-    side, told = failure(Side("old", program=program(sine)), Side("now", type(giver)(sine, broken, giver.id)))
+    side, told = failure(Side("old", program=program(sine)), Side("now", type(giver)(sine, missing, giver.id)))
 
     assert (side, told.stage) == (1, "inputs")
     assert "weights.npz" in told.message
 
 
-def test_a_program_that_takes_other_inputs_is_named_with_both() -> None:
-    side, told = failure(Side("old", program=program(sine, "f32[32]")), native("now", sine))
+@pytest.mark.parametrize(
+    ("make", "stage", "message"),
+    [
+        (lambda: native("it", broken), "build", "ValueError: it is broken (at "),
+        (lambda: native("it", late), "build", "division by zero"),
+        (lambda: native("it", leave), "build", "SystemExit: 3"),
+        (lambda: native("it", Tired(), jit=False), "warm-up", "RuntimeError: it is tired"),
+        (
+            lambda: Side("it", program=program(sine, "f32[32]")),
+            "inputs",
+            "the inputs are f32[64], and this version takes f32[32]",
+        ),
+        (lambda: Side("it", program=b"nothing of the kind"), "import", ""),
+    ],
+    ids=["trace", "run", "exit", "later", "other inputs", "no program"],
+)
+def test_a_side_that_fails_is_named_with_the_stage(make: Callable[[], Side], stage: str, message: str) -> None:
+    side, told = failure(native("a", sine), make())
 
-    assert (side, told.stage) == (0, "inputs")
-    assert "the inputs are f32[64], and this version takes f32[32]" in told.message
-
-
-def test_bytes_that_are_no_program_are_a_failure_to_import() -> None:
-    side, told = failure(Side("old", program=b"nothing of the kind"), native("now", sine))
-
-    assert (side, told.stage) == (0, "import")
+    assert (side, told.stage) == (1, stage)
+    assert message in told.message + told.traceback
 
 
 # ---- rounds -----------------------------------------------------------------------------------------------------
@@ -445,29 +409,6 @@ def test_bytes_that_are_no_program_are_a_failure_to_import() -> None:
 def test_rounds_take_the_time_of_a_block_within_their_limits(sample_ns: int, patience: int, expected: int) -> None:
     assert paired.BLOCK_NS == 5_000_000
     assert paired.rounds(2, sample_ns, patience) == expected
-
-
-def test_as_many_rounds_are_taken_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paired, "rounds", lambda sides, sample_ns, patience: 4 + patience)
-
-    document = taken(native("a", sine), native("b", sine), patience=3)
-    ns = document.wall_ns
-
-    assert ns.shape == (1, 7, 2)
-
-
-def test_all_blocks_have_as_many_calls_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    rounds = paired._rounds
-
-    def listening(timers: Any, subjects: Any, iterations: int, *rest: Any) -> np.ndarray:
-        asked.append(iterations)
-        return rounds(timers, subjects, iterations, *rest)
-
-    monkeypatch.setattr(paired, "_rounds", listening)
-    document = taken(native("a", sine), native("b", sine), blocks=3)
-
-    assert asked == [document.iterations] * 3
 
 
 # ---- buffers ----------------------------------------------------------------------------------------------------
@@ -560,7 +501,8 @@ def builds(document: PairedAnswer) -> list[int]:
 
 
 def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
-    """Also where both sides are one program: each compiles it once."""
+    """Also where both sides are one program: each compiles it once. Settings are as before afterwards."""
+    before = jax.config.jax_compilation_cache_dir
     sides = (Side("a", program=program(sine)), Side("b", program=program(sine)))
 
     first = taken(*sides, blocks=3, programs=str(tmp_path))
@@ -574,6 +516,7 @@ def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
     assert (again > 0).all()
     assert first.sides[0].plan
     assert second.sides[0].plan is None
+    assert jax.config.jax_compilation_cache_dir == before
 
 
 def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process_only(
@@ -603,11 +546,3 @@ def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_pat
 
     assert builds(document) == [1, 1]
     assert (ns > 0).all()
-
-
-def test_settings_of_the_cache_are_as_before(tmp_path: Path) -> None:
-    before = jax.config.jax_compilation_cache_dir
-
-    taken(native("a", sine), native("b", twice), programs=str(tmp_path))
-
-    assert jax.config.jax_compilation_cache_dir == before

@@ -51,15 +51,6 @@ def test_what_a_function_raises_belongs_to_the_step_that_was_entered_last(fn, st
     assert prepared.step == step
 
 
-def test_the_same_seed_gives_the_same_inputs():
-    case = make_case(jnp.tanh, ("f32[4]",))
-
-    one, same, other = (prepare(case, seed).inputs.args[0] for seed in (1, 1, 2))
-
-    assert (one == same).all()
-    assert not (one == other).all()
-
-
 def test_a_jitted_function_keeps_its_programs_where_nobody_times():
     fn = jax.jit(lambda x: x + 1)
     fn(jnp.ones(4))
@@ -72,30 +63,3 @@ def test_a_jitted_function_keeps_its_programs_where_nobody_times():
 
     assert kept.compiled is not None
     assert (times, fn._cache_size()) == (1, 0)
-
-
-def test_the_first_call_of_a_function_that_donates_is_given_a_copy():
-    x = jnp.ones(4)
-
-    first = prepare(make_case(jax.jit(lambda y: y + 1, donate_argnums=0), (x,))).call_first()
-
-    assert first.subject.donates
-    assert not x.is_deleted()
-
-
-def test_an_eager_function_that_takes_its_buffers_is_found_out():
-    taking = jax.jit(lambda y: y + 1, donate_argnums=0)
-
-    first = prepare(make_case(lambda x: taking(x), ("f32[4]",), jit=False)).call_first()
-
-    assert first.subject.donates
-
-
-def test_the_surroundings_are_those_before_tracing():
-    seen = []
-    prepared = prepare(make_case(lambda x: seen.append(x) or x, ("f32[4]",)))
-
-    _ = prepared.built
-    prepared.surroundings.put_back()
-
-    assert seen == []

@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox
 import jax
 import jax.numpy as jnp
 import pytest
@@ -27,19 +28,22 @@ X = jnp.arange(8.0)
 
 
 @pytest.mark.parametrize(
-    ("fn", "kind", "was_jitted"),
+    ("fn", "jit", "kind", "was_jitted"),
     [
-        (double, "plain", False),
-        (functools.partial(double), "plain", False),
-        (jax.vmap(double), "plain", False),
-        (jax.jit(double), "jit", True),
-        (Model().apply, "plain", True),
+        (double, True, "plain", False),
+        (functools.partial(double), True, "plain", False),
+        (jax.vmap(double), True, "plain", False),
+        (jax.jit(double), True, "jit", True),
+        (Model().apply, True, "plain", True),
+        (equinox.filter_jit(double), True, "wrapper", True),
+        (double, False, "eager", False),
     ],
 )
-def test_the_kinds_are_told_apart(fn, kind, was_jitted):
-    program = program_of(make_case(fn, (X,)))
+def test_the_kinds_are_told_apart(fn, jit, kind, was_jitted):
+    program = program_of(make_case(fn, (X,), jit=jit))
 
     assert (program.kind, program.was_jitted) == (kind, was_jitted)
+    assert (program.call is fn) == (kind in ("jit", "wrapper", "eager"))
     assert jnp.array_equal(program.call(X), fn(X))
 
 
@@ -52,13 +56,6 @@ def test_a_compiled_is_called_as_it_is_and_has_no_stages():
 
     assert program.call is compiled
     assert program.eager is None
-
-
-def test_jit_false_gives_the_function_itself():
-    program = program_of(make_case(double, (X,), jit=False))
-
-    assert program.kind == "eager"
-    assert program.call is double
 
 
 def test_a_plain_function_is_compiled_anew_each_time_it_is_measured():
@@ -92,22 +89,3 @@ def test_static_and_donated_arguments_of_a_plain_function_reach_the_jit():
     program_of(case).call(given, 4, y=1.0)
 
     assert given.is_deleted()
-
-
-def test_equinox_filter_jit_is_a_wrapper_with_stages():
-    equinox = pytest.importorskip("equinox")
-    program = program_of(make_case(equinox.filter_jit(double), (X,)))
-
-    lowered = programs.lower(program, None, (X,), {})
-
-    assert program.kind == "wrapper"
-    assert isinstance(programs.unwrapped(lowered.compile(), jax.stages.Compiled), jax.stages.Compiled)
-
-
-def test_flax_nnx_jit_shows_its_compiled_program():
-    nnx = pytest.importorskip("flax.nnx")
-    program = program_of(make_case(nnx.jit(double), (X,)))
-
-    compiled = programs.lower(program, programs.trace(program, (X,), {}), (X,), {}).compile()
-
-    assert isinstance(programs.unwrapped(compiled, jax.stages.Compiled), jax.stages.Compiled)

@@ -230,33 +230,22 @@ def test_a_call_that_compiles_is_not_warm():
     assert warmup.calls >= 15
 
 
-def test_slow_calls_warm_up_one_by_one():
+@pytest.mark.parametrize(
+    ("call_s", "first_s", "calls", "is_steady"),
+    [
+        (1.0, 0.0, 2, True),  # slow calls are windows of their own
+        (0.01, 0.01, 1, True),  # as the first call is, if it is slow
+        (0.007, 0.632, 2, True),  # seen: "a call takes 632 ms" next to "wall 7.05 ms"
+    ],
+)
+def test_slow_calls_warm_up_one_by_one_and_the_first_does_not_decide(call_s, first_s, calls, is_steady):
     clock = FakeClock()
-    slow = call_taking(clock, [10**9] * 100)
+    call = call_taking(clock, [round(call_s * 1e9)] * 100)
 
-    warmup = warm_up(lambda: slow, 1.5, clock)
+    warmup = warm_up(lambda: call, 1.5, clock, first_s=first_s)
 
-    assert warmup.calls == 2
-
-
-def test_a_slow_first_call_is_a_window_of_warming_up():
-    clock = FakeClock()
-    slow = call_taking(clock, [10_000_000] * 100)
-
-    warmup = warm_up(lambda: slow, 1.0, clock, first_s=10e-3)
-
-    assert (warmup.calls, warmup.is_steady) == (1, True)
-
-
-def test_one_slow_first_call_does_not_decide():
-    """Seen: "a call takes 632 ms" next to "wall 7.05 ms"."""
-    clock = FakeClock()
-    call = call_taking(clock, [7_000_000] * 100)
-
-    warmup = warm_up(lambda: call, 0.5, clock, first_s=0.632)
-
-    assert (warmup.least_s, warmup.last_s, warmup.is_steady) == (7e-3, 7e-3, True)
-    assert warmup.long_calls_s == ()
+    assert (warmup.calls, warmup.is_steady) == (calls, is_steady)
+    assert (warmup.least_s, warmup.last_s, warmup.long_calls_s) == (call_s, call_s, ())
 
 
 @pytest.mark.parametrize("second_ns", [30_000_000_000, 20_000_000_000])
@@ -293,27 +282,22 @@ def clock_of(*calls_s: float):
     return lambda: next(times)
 
 
-def test_one_preempted_call_does_not_make_a_short_call_a_long_one():
-    warm = replace(NO_WARMUP, calls=2, last_s=0.027, least_s=0.027, timed=2)
+@pytest.mark.parametrize(
+    ("warm_s", "again_s", "least_s"),
+    [
+        ((0.027, 0.027), (0.015, 0.002), 0.002),  # preempted calls don't make a short call a long one
+        ((0.027, 0.027), (0.03, 0.026, 0.031), 0.026),  # one that stays above the limit is the least of five
+        ((0.009,), (), 0.009),
+        ((0.2,), (), 0.2),
+    ],
+)
+def test_calls_near_the_limit_are_made_again(warm_s, again_s, least_s):
+    warm = replace(NO_WARMUP, calls=len(warm_s), least_s=min(warm_s), timed=len(warm_s))
 
-    again = call_again(lambda: lambda: None, warm, 0.010, clock=clock_of(0.015, 0.002))
+    again = call_again(lambda: lambda: None, warm, 0.010, clock=clock_of(*again_s))
 
-    assert (again.least_s, again.timed, again.calls) == (0.002, 4, 4)
-
-
-def test_a_call_that_stays_above_the_limit_is_the_least_of_five():
-    warm = replace(NO_WARMUP, calls=2, least_s=0.027, timed=2)
-
-    again = call_again(lambda: lambda: None, warm, 0.010, clock=clock_of(0.03, 0.026, 0.031))
-
-    assert (again.least_s, again.timed) == (0.026, 5)
-
-
-@pytest.mark.parametrize("least_s", [0.009, 0.2])
-def test_calls_far_from_the_limit_are_not_called_again(least_s: float):
-    warm = replace(NO_WARMUP, least_s=least_s, timed=1)
-
-    assert call_again(lambda: pytest.fail("called"), warm, 0.010) == warm
+    count = len(warm_s) + len(again_s)
+    assert (again.least_s, again.timed, again.calls) == (least_s, count, count)
 
 
 def test_warming_up_knows_the_least_of_its_calls():
@@ -390,17 +374,21 @@ def test_one_slow_reading_does_not_end_calibration():
     assert n >= 100
 
 
-def test_calibration_keeps_to_what_the_timer_permits():
-    assert calibrate(PreparedTimer(lambda n: n, most_iterations=64), 100e-6) == 64
-    assert calibrate(PreparedTimer(lambda n: n * 10**9, least_iterations=8), 100e-6) == 8
+def not_read(n):
+    pytest.fail("was read")
 
 
-def test_a_clock_that_does_not_move_does_not_hang_calibration():
-    assert calibrate(PreparedTimer(lambda n: 0, most_iterations=1000), 100e-6) == 1000
-
-
-def test_calls_known_to_be_slow_are_not_read_to_find_that_out():
-    assert calibrate(PreparedTimer(lambda n: pytest.fail("was read"), least_iterations=8), 100e-6, call_s=1e-3) == 8
+@pytest.mark.parametrize(
+    ("timer", "call_s", "expected"),
+    [
+        (PreparedTimer(lambda n: n, most_iterations=64), 0.0, 64),
+        (PreparedTimer(lambda n: n * 10**9, least_iterations=8), 0.0, 8),
+        (PreparedTimer(lambda n: 0, most_iterations=1000), 0.0, 1000),  # a clock that does not move
+        (PreparedTimer(not_read, least_iterations=8), 1e-3, 8),  # known to be slow
+    ],
+)
+def test_calibration_keeps_to_what_the_timer_permits(timer, call_s, expected):
+    assert calibrate(timer, 100e-6, call_s) == expected
 
 
 @pytest.mark.parametrize(
@@ -426,18 +414,11 @@ def test_a_case_that_gets_one_process_says_why(call_s, build_s, platform, why):
     assert caught.value.problem == why
 
 
-def test_requested_processes_share_the_time_and_the_precision_of_one():
-    part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, relative_width=0.01, processes=4), 4)
+def test_requested_processes_share_the_time_and_the_precision_of_one_and_others_take_a_short_look():
+    options = replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, relative_width=0.01)
+    part, look = share_time(replace(options, processes=4), 4), share_time(replace(options, processes=0), 5)
 
     assert (part.max_time_s, part.min_time_s, part.processes) == (0.125, 0.025, 1)
     assert part.relative_width == 0.02  # the mean of four is known twice as well as each
-
-
-def test_processes_that_are_added_take_a_short_look_each():
-    part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, processes=0), 5)
-
-    assert (part.max_time_s, part.min_time_s) == (pytest.approx(0.02), pytest.approx(0.004))
-
-
-def test_a_process_that_stays_alone_has_all_the_time():
-    assert share_time(replace(DEFAULTS, processes=0), 1) == replace(DEFAULTS, processes=1)
+    assert (look.max_time_s, look.min_time_s) == (pytest.approx(0.02), pytest.approx(0.004))
+    assert share_time(replace(options, processes=0), 1) == replace(options, processes=1)

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -121,6 +120,8 @@ def test_transfer_in_moves_the_bytes_of_all_inputs():
 
     assert transfer.size_bytes == 4024
     assert len(transfer.elapsed_s) == stages.TRANSFERS
+    assert stages.transfer_in(make_inputs(make_case(lambda k: k, ("key",)), 0)) is None
+    assert stages.transfer_out(lambda: None) is None
 
 
 def test_transfer_out_of_cpu_outputs_is_a_view_and_has_no_bandwidth():
@@ -139,11 +140,6 @@ def test_zero_copy_is_told_by_the_pointers():
 
     assert stages.shares_memory(jax.device_put(aligned), aligned)
     assert not stages.shares_memory(jax.device_put(unaligned), unaligned)
-
-
-def test_without_arrays_there_is_no_transfer():
-    assert stages.transfer_in(make_inputs(make_case(lambda k: k, ("key",)), 0)) is None
-    assert stages.transfer_out(lambda: None) is None
 
 
 def test_dispatch_does_not_wait_for_the_work():
@@ -208,7 +204,9 @@ def test_the_row_says_in_words_what_is_in_its_times(monkeypatch: pytest.MonkeyPa
     assert "in a new function, with JAX's first use of some operations" in " ".join(text.split())
 
 
-def test_the_work_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_the_work_is_done_once_and_writes_nothing_to_a_persistent_cache(has_cache, monkeypatch) -> None:
+    monkeypatch.setattr(stages, "is_cache_on", lambda: has_cache)
     monkeypatch.setattr(stages, "_program", lambda x: jnp.tanh(x))
     stages.do_first_work.cache_clear()
 
@@ -217,20 +215,8 @@ def test_the_work_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with watch_compiles() as second:
         stages.do_first_work()
 
-    assert first.compiles == 1
-    assert second.compiles == 0
-
-
-def test_where_there_is_a_persistent_cache_nothing_is_written_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "is_cache_on", lambda: True)
-    monkeypatch.setattr(stages, "_program", lambda x: jnp.tanh(x))
-    stages.do_first_work.cache_clear()
-
-    with watch_compiles() as log:
-        stages.do_first_work()
-
-    assert log.compiles == 0
-    assert {event.kind for event in log.events} >= {"lower"}
+    assert (first.compiles, second.compiles) == (not has_cache, 0)
+    assert {event.kind for event in first.events} >= {"lower"}
 
 
 # ---- floor ------------------------------------------------------------------------------------------------------
@@ -261,10 +247,9 @@ def test_it_takes_the_arguments_of_the_function_and_gives_as_many_results(subjec
     assert args[2] == 2.5
 
 
-def test_calls_are_in_turns_and_none_is_dropped(subject):
-    made = subject(lambda x: x + 1, "f32[8]")
-
-    found = call_floor(made, 1e-5, 8.0)
+@pytest.mark.parametrize("donate", [[], [0]])
+def test_calls_are_in_turns_and_none_is_dropped(donate, subject):
+    found = call_floor(subject(lambda x: x + 1, "f32[8]", donate=donate), 1e-5, 8.0)
 
     assert 3 <= len(found.elapsed_s) == len(found.call_s) <= stages.PAIRS
     assert min(found.elapsed_s) > 0
@@ -277,12 +262,6 @@ def test_a_function_that_does_much_is_far_above_its_floor(subject):
     assert min(call_floor(made, 1e-4, 1e6).share for _ in range(3)) < 0.5
 
 
-def test_donated_arguments_are_renewed(subject):
-    made = subject(lambda x: x + 1, "f32[64]", donate=[0])
-
-    assert len(call_floor(made, 1e-5, 8.0).elapsed_s) >= 3
-
-
 @pytest.mark.parametrize(
     ("call_s", "flops", "why"),
     [
@@ -293,14 +272,6 @@ def test_donated_arguments_are_renewed(subject):
 def test_what_has_no_floor_says_why(call_s, flops, why, subject):
     with pytest.raises(NotMeasured, match=why):
         call_floor(subject(lambda x: x + 1, "f32[8]"), call_s, flops)
-
-
-def test_an_unjitted_function_has_no_floor(subject):
-    made = subject(lambda x: x + 1, "f32[8]")
-    eager = replace(made, program=replace(made.program, kind="eager"))
-
-    with pytest.raises(NotMeasured, match="eagerly, where each operation is a call"):
-        call_floor(eager, 1e-5, 8.0)
 
 
 @pytest.mark.serial  # neighbours disturb it in each of five rows

@@ -114,11 +114,6 @@ def test_points_lie_inside_and_know_the_means_beside_them(values: list[float]) -
         assert point.p <= 0.001
 
 
-@given(VALUES)
-def test_the_same_values_give_the_same_points(values: list[float]) -> None:
-    assert change_points(values) == change_points(list(values))
-
-
 def test_a_change_that_is_too_small_has_no_name_however_steady_it_is() -> None:
     values = [0.0, 0.001] * 20 + [0.02, 0.021] * 20
 

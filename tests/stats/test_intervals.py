@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -39,20 +40,6 @@ def binomial_error(share: float, repetitions: int) -> float:
 # Ranks
 
 
-@pytest.mark.parametrize(
-    ("n", "lower", "upper"),
-    [(6, 1, 6), (7, 1, 7), (8, 1, 8), (9, 2, 8), (10, 2, 9), (11, 2, 10), (12, 3, 10), (13, 3, 11), (14, 3, 12),
-     (15, 4, 12), (16, 4, 13), (17, 5, 13), (18, 5, 14), (19, 5, 15), (20, 6, 15), (25, 8, 18), (30, 10, 21),
-     (40, 14, 27), (50, 18, 33), (100, 40, 61)],
-)  # fmt: skip
-def test_the_ranks_are_those_of_the_published_table(n: int, lower: int, upper: int) -> None:
-    """As textbooks table the distribution-free interval: of at least 95 %, the narrowest (96.9 for 6, 95.1 for 17)."""
-    rank = interval_rank(n, 0.95)
-
-    assert rank is not None
-    assert (rank + 1, n - rank) == (lower, upper)
-
-
 def exact_rank(n: int, level: Fraction) -> int | None:
     """By integers: the greatest r whose tail, P(B <= r) for B ~ Binomial(n, 1/2), is at most (1 - level) / 2."""
     tails = [Fraction(sum(math.comb(n, k) for k in range(r + 1)), 2**n) for r in range((n + 1) // 2)]
@@ -66,6 +53,9 @@ def test_the_ranks_are_those_of_exact_arithmetic(percent: int) -> None:
     found = {n: interval_rank(n, percent / 100) for n in sizes}
 
     assert found == {n: exact_rank(n, Fraction(percent, 100)) for n in sizes}
+    # 2**-20000 is zero as a float. By the normal approximation the tail ends at n/2 - z sqrt(n)/2.
+    tail = NormalDist().inv_cdf(0.5 + percent / 200) * math.sqrt(20_000) / 2
+    assert interval_rank(20_000, percent / 100) == pytest.approx(10_000 - tail, abs=1.5)
 
 
 @pytest.mark.parametrize(("level", "least"), [(0.95, 6), (0.9, 5), (0.99, 8), (0.5, 2)])
@@ -73,15 +63,6 @@ def test_below_some_size_there_is_no_interval(level: float, least: int) -> None:
     found = [interval_rank(n, level) is None for n in (least - 1, least)]
 
     assert found == [True, False]
-
-
-def test_the_ranks_of_very_many_values_do_not_underflow() -> None:
-    """2**-20000 is zero as a float. By the normal approximation the tail ends at n/2 - 1.96 sqrt(n)/2."""
-    n = 20_000
-
-    rank = interval_rank(n, 0.95)
-
-    assert rank == pytest.approx(n / 2 - 1.96 * math.sqrt(n) / 2, abs=1.5)
 
 
 # Intervals
@@ -97,10 +78,6 @@ def test_both_ends_are_values_around_the_median(values: list[float]) -> None:
         assert found[0] in values
         assert found[1] in values
         assert found[0] <= float(np.median(values)) <= found[1]
-
-
-def test_the_interval_of_six_values_is_all_of_them() -> None:
-    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
 
 
 def test_the_interval_of_a_hundred_independent_values_is_that_of_the_table() -> None:
@@ -127,15 +104,10 @@ def test_a_higher_level_has_a_wider_interval() -> None:
     assert len(widths) == 4
 
 
-@pytest.mark.parametrize("n", [6, 50])
-def test_constant_values_have_an_interval_without_width(n: int) -> None:
-    assert median_interval([2.5] * n) == (2.5, 2.5)
-
-
-def test_ties_are_values_like_any_other() -> None:
-    """A coarse clock: most readings are one of two neighbouring steps."""
-    values = [1.0, 2.0, 2.0, 1.0, 2.0, 3.0, 2.0, 2.0, 1.0, 2.0] * 4
-
+@pytest.mark.parametrize(
+    "values", [[2.0] * 6, [2.0] * 50, [1.0, 2.0, 2.0, 1.0, 2.0, 3.0, 2.0, 2.0, 1.0, 2.0] * 4], ids=["6", "50", "ties"]
+)
+def test_constant_values_and_ties_of_a_coarse_clock_have_an_interval_without_width(values: list[float]) -> None:
     assert median_interval(values) == (2.0, 2.0)
 
 
@@ -149,23 +121,22 @@ def test_the_order_in_which_values_were_taken_counts() -> None:
     assert drifting is None or drifting[1] - drifting[0] > independent[1] - independent[0]
 
 
-@given(st.lists(st.integers(1, 10**6).map(float), min_size=6, max_size=60), st.sampled_from([0.25, 2.0, 1024.0]))
-def test_the_interval_has_the_unit_of_the_values(values: list[float], factor: float) -> None:
-    found = median_interval(values)
-
-    scaled = median_interval([factor * v for v in values])
-
-    assert scaled == (None if found is None else (factor * found[0], factor * found[1]))
-
-
 # Coverage
 
 
-@pytest.mark.parametrize("n", [6, 10, 50, 100, 400])
-def test_independent_values_are_covered_at_the_level(n: int) -> None:
-    found = covered(series(0, n, repetitions=1000))
-
-    assert found >= 0.95 - binomial_error(0.95, 1000)
+@pytest.mark.parametrize(
+    ("phi", "n", "level"),
+    [
+        *((0.0, n, 0.95) for n in (6, 10, 50, 100, 400)),
+        *((phi, n, 0.93) for phi, n in ((0.4, 100), (0.4, 400), (0.8, 200), (0.8, 400))),
+        # About 16 independent values' worth: too few to see their own dependence well. 91 % in 5000 repetitions.
+        (0.8, 100, 0.91),
+    ],
+)
+def test_independent_values_are_covered_at_the_level_and_dependent_ones_nearly(
+    phi: float, n: int, level: float
+) -> None:
+    assert covered(series(phi, n, repetitions=600)) >= level - binomial_error(level, 600)
 
 
 def test_the_coverage_of_skewed_values_is_the_same() -> None:
@@ -181,28 +152,13 @@ def test_the_coverage_of_skewed_values_is_the_same() -> None:
     assert found >= 0.95 - binomial_error(0.95, 1000)
 
 
-@pytest.mark.parametrize(("phi", "n"), [(0.4, 100), (0.4, 200), (0.4, 400), (0.8, 200), (0.8, 400)])
-def test_dependent_values_are_covered_nearly_as_well(phi: float, n: int) -> None:
-    found = covered(series(phi, n, repetitions=600))
-
-    assert found >= 0.93 - binomial_error(0.93, 600)
-
-
-def test_a_hundred_strongly_dependent_values_are_covered_a_little_less() -> None:
-    """About 16 independent values' worth: too few to see their own dependence well. 91 % in 5000 repetitions."""
-    found = covered(series(0.8, 100, repetitions=600))
-
-    assert found >= 0.91 - binomial_error(0.91, 600)
-
-
-@pytest.mark.parametrize("phi", [0.4, 0.8])
-def test_without_the_discount_dependent_values_would_not_be_covered(phi: float) -> None:
+def test_without_the_discount_dependent_values_would_not_be_covered() -> None:
     """What effective_size is for: the plain ranks of the same series miss far more often."""
-    samples, rank = [sorted(values) for values in series(phi, 200, 600)], interval_rank(200, 0.95)
+    samples, rank = [sorted(values) for values in series(0.4, 200, 600)], interval_rank(200, 0.95)
 
     plain = sum(values[rank] <= 0 <= values[-1 - rank] for values in samples) / 600  # type: ignore[operator]
 
-    assert plain < covered(series(phi, 200, 600)) - 0.05
+    assert plain < covered(series(0.4, 200, 600)) - 0.05
 
 
 def test_intervals_are_not_wider_than_they_need_be() -> None:
@@ -227,22 +183,9 @@ def theoretical_size(phi: float, n: int) -> float:
     return n / (1 + 2 * sum(2 / math.pi * math.asin(phi**k) for k in range(1, 200)))
 
 
-@pytest.mark.parametrize("n", [100, 400])
-def test_independent_values_count_nearly_in_full(n: int) -> None:
-    assert 0.85 * n <= mean_effective_size(0, n) <= n
-
-
-@pytest.mark.parametrize("phi", [0.4, 0.8])
-def test_dependent_values_count_as_often_as_theory_says(phi: float) -> None:
-    assert mean_effective_size(phi, 400) == pytest.approx(theoretical_size(phi, 400), rel=0.2)
-
-
-@pytest.mark.parametrize("phi", [0.4, 0.8])
-def test_dependent_values_count_about_as_for_their_mean(phi: float) -> None:
-    """n (1 - phi) / (1 + phi) is what fixes the mean; the indicator that matters for the median forgets faster."""
-    n, for_the_mean = 400, 400 * (1 - phi) / (1 + phi)
-
-    assert for_the_mean <= mean_effective_size(phi, n) <= 2 * for_the_mean
+@pytest.mark.parametrize(("phi", "n"), [(0.0, 100), (0.0, 400), (0.4, 400), (0.8, 400)])
+def test_values_count_as_often_as_theory_says(phi: float, n: int) -> None:
+    assert mean_effective_size(phi, n) == pytest.approx(theoretical_size(phi, n), rel=0.15 if phi == 0 else 0.2)
 
 
 @given(
@@ -256,12 +199,6 @@ def test_no_more_than_there_are_and_at_least_one(values: list[float]) -> None:
 def test_values_that_show_no_dependence_count_in_full(values: list[float]) -> None:
     """One value, a constant, and one that alternates: there is nothing to discount."""
     assert effective_size(values) == len(values)
-
-
-def test_a_slow_change_counts_as_few_values() -> None:
-    steps = [float(i // 50) for i in range(200)]
-
-    assert effective_size(steps) < 20
 
 
 def test_only_above_or_below_the_median_matters() -> None:

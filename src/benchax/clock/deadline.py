@@ -185,15 +185,12 @@ class WithDeadline:
                 raise
             is_late = True
         if is_late:
-            raise self._make_error()
+            name = _name(self._f)
+            raise DeadlineExceeded(
+                f"{name} ran past its limit of {units.seconds(float(self.seconds))}",
+                hint=f"allow more, or take what there is by then: with_deadline({name}, …, on_timeout='partial')",
+            )
         return outputs
-
-    def _make_error(self) -> DeadlineExceeded:
-        name = _name(self._f)
-        return DeadlineExceeded(
-            f"{name} ran past its limit of {units.seconds(float(self.seconds))}",
-            hint=f"allow more, or take what there is by then: with_deadline({name}, …, on_timeout='partial')",
-        )
 
     def _trace(self, seconds: Any, args: Any, kwargs: Any, is_inside: bool) -> tuple[Any, Any, Any]:
         leaves, tree = jax.tree.flatten((args, kwargs))
@@ -306,17 +303,13 @@ def _limit(seconds: Any) -> Any:
             raise UsageError(f"a limit of shape {seconds.shape}", "one number of seconds, a scalar")
         return seconds
     try:
-        number = math.nan if isinstance(seconds, bool) else _in_seconds(seconds)
+        number = units.parse_seconds(seconds) if isinstance(seconds, str) else float(seconds)
     except (TypeError, ValueError, OverflowError, UsageError):
         number = math.nan
-    if not 0 < number < math.inf:
+    if isinstance(seconds, bool) or not 0 < number < math.inf:
         raise UsageError(f"a limit of {seconds!r} seconds", expected)
     # More than the age of the universe, and no overflow.
     return np.float32(min(number, 1e18))
-
-
-def _in_seconds(given: Any) -> float:
-    return units.parse_seconds(given) if isinstance(given, str) else float(given)
 
 
 def _refuse_texts(leaves: list[Any], name: str) -> None:

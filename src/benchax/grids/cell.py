@@ -194,7 +194,7 @@ class TrialSampler:
         if not is_fine:
             raise WrongShape(f"{shape}, which the check refused")
 
-    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+    def warm_up(self, record: Record, subject: Subject) -> None:
         """The first run was enough: what takes seconds is not called more often."""
 
     def sample(self, record: Record, subject: Subject) -> None:

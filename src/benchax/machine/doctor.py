@@ -21,7 +21,7 @@ from benchax.environment import Machine, capture, machine
 from benchax.errors import NotAvailable, UsageError
 from benchax.machine import noise
 from benchax.machine.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread, note_pace
-from benchax.model import Environment, Noise, Remark
+from benchax.model import Environment, Noise, Remark, Severity
 from benchax.units import number, percent, seconds
 
 # Above these something is said. 5 %: by default, a comparison calls "same" what differs by less.
@@ -167,16 +167,8 @@ def advise(d: Diagnosis) -> tuple[Remark, ...]:
     return tuple(sorted(found, key=lambda remark: ("error", "warning", "info").index(remark.severity)))
 
 
-def error(code: str, *sentences: str) -> Remark:
-    return Remark(code, "error", " ".join(sentences))
-
-
-def warning(code: str, *sentences: str) -> Remark:
-    return Remark(code, "warning", " ".join(sentences))
-
-
-def info(code: str, *sentences: str) -> Remark:
-    return Remark(code, "info", " ".join(sentences))
+def say(severity: Severity, code: str, *sentences: str) -> Remark:
+    return Remark(code, severity, " ".join(sentences))
 
 
 def by_python(d: Diagnosis) -> Iterator[Remark]:
@@ -184,14 +176,16 @@ def by_python(d: Diagnosis) -> Iterator[Remark]:
     if python.is_debug_build or python.tracers:
         causes = ["is a debug build"] if python.is_debug_build else []
         causes += [f"is watched by {tracer}" for tracer in python.tracers]
-        yield error(
+        yield say(
+            "error",
             "slow-python",
             f"This Python {' and '.join(causes)}.",
             "Tracing, lowering and dispatch take much longer in it.",
             "Measure without: the usual build of Python, pytest --no-cov, no debugger.",
         )
     if python.threads > 1:
-        yield info(
+        yield say(
+            "info",
             "threads",
             f"{python.threads} Python threads live in this process.",
             f"While one computes the others wait, up to {seconds(sys.getswitchinterval())} at a time.",
@@ -202,28 +196,32 @@ def by_python(d: Diagnosis) -> Iterator[Remark]:
 def by_jax(d: Diagnosis) -> Iterator[Remark]:
     config, flags = d.environment.config, d.environment.flags
     if debugging := [name for name in DEBUGGING if config.get(name)]:
-        yield error(
+        yield say(
+            "error",
             "jax-debugging",
             f"JAX is looking for errors ({', '.join(debugging)}).",
             "The times are not those of the program that users run.",
             f"Switch it off: {' '.join(f'{name.upper()}=0' for name in debugging)}, or jax.config.update.",
         )
     if config.get("jax_cpu_enable_async_dispatch") is False and d.environment.backend == "cpu":
-        yield info(
+        yield say(
+            "info",
             "inline-dispatch",
             "Asynchronous dispatch is off (jax_cpu_enable_async_dispatch): a call returns when it is done.",
             "Small functions get steadier, big ones may get slower.",
             "Compare only with runs that have it off too.",
         )
     if folder := config.get("jax_compilation_cache_dir"):
-        yield info(
+        yield say(
+            "info",
             "compile-cache",
             f"JAX's persistent compilation cache is on ({folder}).",
             "A compile time may be that of reading the cache; each row says so.",
             "To measure compiling, unset JAX_COMPILATION_CACHE_DIR.",
         )
     if flags:
-        yield info(
+        yield say(
+            "info",
             "flags",
             f"Set in the environment: {' '.join(f'{name}={value}' for name, value in flags.items())}.",
             "Such variables change programs or their speed.",
@@ -235,28 +233,32 @@ def by_neighbours(d: Diagnosis) -> Iterator[Remark]:
     others, steal = d.noise.others_share or 0.0, d.noise.steal_share or 0.0
     load, cores = d.noise.load_1m or 0.0, d.environment.cores or math.inf
     if steal > STEAL_SHARE:
-        yield warning(
+        yield say(
+            "warning",
             "stolen",
             f"The hypervisor took {percent(steal)} of the CPU time.",
             "Samples stand still for milliseconds, and times change with the neighbours.",
             f"Keep samples short, {SIDE_BY_SIDE}, or use a machine with dedicated cores.",
         )
     if others > BUSY_SHARE:
-        yield warning(
+        yield say(
+            "warning",
             "busy",
             f"Other processes used {percent(others)} of the CPU.",
             "They take cores, caches and memory bandwidth: times come out long, and differ from run to run.",
             f"End them (top shows them), or {SIDE_BY_SIDE}.",
         )
     elif load > cores:
-        yield warning(
+        yield say(
+            "warning",
             "loaded",
             f"The load average of the last minute is {number(load)} on {cores} cores: processes had to queue.",
             "Measurements in that minute are too long.",
             f"Wait until it is over, or {SIDE_BY_SIDE}.",
         )
     if d.gaps.lost_share > LOST_SHARE:
-        yield warning(
+        yield say(
+            "warning",
             "gaps",
             f"A process that never waits was kept from running for {percent(d.gaps.lost_share)} of the time:",
             f"{number(d.gaps.per_s)} gaps per second, the longest {seconds(d.gaps.longest_s)}.",
@@ -269,7 +271,8 @@ def by_limits(d: Diagnosis) -> Iterator[Remark]:
     allowed, cores, limit = d.environment.affinity, d.environment.cores, d.machine.cpu_quota
     usable = len(allowed) if allowed else cores
     if limit is not None and usable and limit < usable:
-        yield warning(
+        yield say(
+            "warning",
             "quota",
             f"The container may use {number(limit)} of {usable} cores.",
             "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all of them",
@@ -277,14 +280,16 @@ def by_limits(d: Diagnosis) -> Iterator[Remark]:
             "Raise the limit, or confine the run to no more cores than it allows (taskset -c).",
         )
     if allowed and cores and len(allowed) < cores:
-        yield info(
+        yield say(
+            "info",
             "confined",
             f"This process may use {len(allowed)} of {cores} cores.",
             "It moves between cores less, and XLA has fewer threads.",
             "Compare only with runs confined in the same way.",
         )
     if d.environment.virtual_machine:
-        yield info(
+        yield say(
+            "info",
             "virtual-machine",
             "This is a virtual machine: clock rate, temperature and neighbours cannot be seen from inside.",
             "They may change from hour to hour.",
@@ -294,7 +299,8 @@ def by_limits(d: Diagnosis) -> Iterator[Remark]:
 
 def by_variation(d: Diagnosis) -> Iterator[Remark]:
     if d.spread and d.spread.relative_iqr > SPREAD:
-        yield warning(
+        yield say(
+            "warning",
             "unsteady",
             f"Times of the same piece of Python have quartiles {percent(d.spread.relative_iqr)} apart: the clock rate",
             "changes, or the core is shared.",
@@ -302,7 +308,8 @@ def by_variation(d: Diagnosis) -> Iterator[Remark]:
             f"Do not compare times of two runs; {SIDE_BY_SIDE}.",
         )
     if d.smallest_effect and d.smallest_effect > EFFECT:
-        yield warning(
+        yield say(
+            "warning",
             "noise-floor",
             f"Just now a slowdown below {percent(d.smallest_effect)} is often missed, even side by side in",
             f"{COMPARED_ROUNDS} rounds.",
@@ -312,14 +319,16 @@ def by_variation(d: Diagnosis) -> Iterator[Remark]:
 
 def by_processor(d: Diagnosis) -> Iterator[Remark]:
     if d.environment.governor not in (None, "performance"):
-        yield warning(
+        yield say(
+            "warning",
             "governor",
             f"The clock rate follows the load (governor: {d.environment.governor}).",
             "The first milliseconds of work run at a lower rate than the rest.",
             "Fix the rate while measuring: sudo cpupower frequency-set -g performance",
         )
     if d.machine.is_turbo_on:
-        yield info(
+        yield say(
+            "info",
             "turbo",
             "The processor raises its clock rate while it is cool and few cores work.",
             "Long runs and parallel ones are slower than short ones.",
@@ -327,13 +336,15 @@ def by_processor(d: Diagnosis) -> Iterator[Remark]:
             "/sys/devices/system/cpu/cpufreq/boost, or 1 to /sys/devices/system/cpu/intel_pstate/no_turbo.",
         )
     if d.machine.is_smt_on:
-        yield info(
+        yield say(
+            "info",
             "smt",
             "Two hardware threads share each core, and work on one slows the other down.",
             "Leave half of them idle, or confine the run to one per core (lscpu -e, taskset -c).",
         )
     if d.environment.huge_pages == "never":
-        yield info(
+        yield say(
+            "info",
             "small-pages",
             "Transparent huge pages are off: fresh memory costs a page fault for every 4 KiB.",
             "Calls that return big arrays pay that each time.",
@@ -343,7 +354,8 @@ def by_processor(d: Diagnosis) -> Iterator[Remark]:
 
 def by_clock(d: Diagnosis) -> Iterator[Remark]:
     if max(d.clock.resolution_s, d.clock.reading_s) > CLOCK_S:
-        yield warning(
+        yield say(
+            "warning",
             "clock",
             f"The clock steps by {seconds(d.clock.resolution_s)} and costs {seconds(d.clock.reading_s)} a reading.",
             "Short samples are inexact.",
@@ -352,7 +364,8 @@ def by_clock(d: Diagnosis) -> Iterator[Remark]:
         )
     inside = d.compiled_clock
     if inside.tier == "python" and inside.reading_s is not None:
-        yield warning(
+        yield say(
+            "warning",
             "interpreted-clock",
             f"The clock inside compiled code runs in Python, at {seconds(inside.reading_s)} a reading:",
             f"{'; '.join(inside.reasons)}.",
@@ -360,7 +373,8 @@ def by_clock(d: Diagnosis) -> Iterator[Remark]:
             "Install a C compiler (on Debian and Ubuntu: apt install gcc libc6-dev); it is used from the next run on.",
         )
     elif inside.tier is None:
-        yield warning(
+        yield say(
+            "warning",
             "no-compiled-clock",
             f"There is no clock inside compiled code: {'; '.join(inside.reasons)}.",
             "Short functions are timed by a slope instead, which a busy machine disturbs; deadlines inside jit are not",

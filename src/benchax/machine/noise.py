@@ -22,7 +22,6 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from time import perf_counter_ns
 
 import platformdirs
 import psutil
@@ -300,13 +299,7 @@ KEPT, AGE_S = 500, 30 * 86400.0
 
 def read_pace_s() -> float:
     """Seconds of the work: the least of a few repeats, which a preemption does not reach. Takes about 2 ms."""
-    return min(_timed_ns() for _ in range(_REPEATS)) / 1e9
-
-
-def _timed_ns() -> int:
-    start = perf_counter_ns()
-    hashlib.blake2b(_WORK).digest()
-    return perf_counter_ns() - start
+    return min(_timed(lambda: hashlib.blake2b(_WORK).digest(), time.perf_counter_ns) for _ in range(_REPEATS))
 
 
 def note_pace(where: Environment, folder: Path | None = None) -> float | None:

@@ -32,7 +32,7 @@ from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.memory import observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.purity import why_not_watched
-from benchax.measuring.record import Progress, Record, Undecided, quiet
+from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
 from benchax.measuring.sampling import (
     PROCESSES,
@@ -46,7 +46,7 @@ from benchax.measuring.sampling import (
     warm_up_exactly,
 )
 from benchax.measuring.stages import call_floor, devices_of, do_first_work, note_first_uses, record_shares
-from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject, on_fresh_stack
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options
 from benchax.program.cost import cost
 from benchax.program.memory import memory_plan
@@ -74,12 +74,8 @@ class CaseSampler(Protocol):
         """After the first run: is its result worth timing?"""
         ...
 
-    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
-        """Calls until times are steady.
-
-        Args:
-            last_s: seconds of the call before; None if it is not known, or contains more than the call.
-        """
+    def warm_up(self, record: Record, subject: Subject) -> None:
+        """Calls until times are steady."""
         ...
 
     def sample(self, record: Record, subject: Subject) -> None:
@@ -102,20 +98,16 @@ class TimerSampler:
                 raise NotMeasured("verification is switched off")
             from benchax.measuring.verification import verify  # noqa: PLC0415  # takes 0.1 s to load
 
-            try:
-                with keep_programs():
-                    record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
-            except Undecided as error:
-                record.undecided = error.problem
-                raise
+            with keep_programs():
+                record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
 
-    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+    def warm_up(self, record: Record, subject: Subject) -> None:
         record.enter("warm-up")
         if self.case.calls is not None:
             record.warmup = warm_up_exactly(subject.ready, self.case.calls, record.first_call_s)
             record.compiles += record.first_compiles if record.warmup.long_calls_s else 0
             return
-        record.warmup = warm_up(subject.ready, self.options.max_warmup_s, first_s=last_s or 0.0)
+        record.warmup = warm_up(subject.ready, self.options.max_warmup_s, first_s=record.stages.first_run_s or 0.0)
 
     def sample(self, record: Record, subject: Subject) -> None:
         exactly = self.case.calls
@@ -279,7 +271,7 @@ def _run(
     if options.stages == "all":
         subject = _called(record, case, prepared, subject, sampler)
         _transfers(record, subject)
-        sampler.warm_up(record, subject, record.stages.first_run_s)
+        sampler.warm_up(record, subject)
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
         _drop_disturbed_floor(record, subject)
@@ -287,9 +279,9 @@ def _run(
         # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
         return subject
-    subject, last_s = _called_and_observed(record, case, prepared, subject, options, sampler)
+    subject = _called_and_observed(record, case, prepared, subject, options, sampler)
     if options.stages == "samples":
-        sampler.warm_up(record, subject, last_s)
+        sampler.warm_up(record, subject)
         sampler.sample(record, subject)
     return subject
 
@@ -315,7 +307,7 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     else:
         record.stages = replace(record.stages, first_run_s=first.elapsed_s)
     subject = replace(subject, outputs=first.subject.outputs, donates=first.subject.donates)
-    prepared.surroundings.closed_over.check(case.id.name)
+    prepared.surroundings.check(case.id.name)
     record.devices = devices_of(subject)
     if record.devices is not None:
         record.memory = replace(record.memory, devices=record.devices.count)
@@ -335,15 +327,15 @@ def _record_shares(record: Record, subject: Subject) -> None:
 
 def _called_and_observed(
     record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: CaseSampler
-) -> tuple[Subject, float | None]:
-    """First run, verification and memory with as few calls as possible. Also returns the seconds of the last call.
+) -> Subject:
+    """First run, verification and memory with as few calls as possible.
 
     On CPU, the first run of an eager function is also the call before a reading of memory.
     """
     if subject.program.kind != "eager" or not options.memory or jax.default_backend() != "cpu":
         subject = _called(record, case, prepared, subject, sampler)
         observe_memory(record, subject, options)
-        return subject, record.stages.first_run_s
+        return subject
     with ExitStack() as stack:
         with record.or_absent("memory.eager_rise_bytes"):
             stack.enter_context(memory.mapping_every_block())
@@ -351,7 +343,8 @@ def _called_and_observed(
         if record.stages.first_run_s is not None:
             record.stages = replace(record.stages, first_run_s=None)
             record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
-        return subject, observe_next_call(record, subject)
+        observe_next_call(record, subject)
+        return subject
 
 
 def _transfers(record: Record, subject: Subject) -> None:
@@ -366,7 +359,7 @@ def _transfers(record: Record, subject: Subject) -> None:
 
 def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
     record.enter("dispatch")
-    record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.ready))
+    record.stages = replace(record.stages, dispatch_s=on_fresh_stack(stages.dispatch)(subject.ready))
     with record.or_absent("stages.call_floor"):
         with keep_programs():
             floor = call_floor(subject, record.warmup.last_s, prepared.inline_flops)

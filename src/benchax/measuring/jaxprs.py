@@ -21,7 +21,6 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.errors import NotMeasured
-from benchax.measuring.inputs import without_static
 from benchax.measuring.program import as_reason
 from benchax.measuring.timers.base import Subject
 from benchax.program.evaluate import interpret, retrace
@@ -46,39 +45,21 @@ class TracedCall:
 
 
 def trace_call(subject: Subject) -> TracedCall:
-    """Returns the call of `subject` as it was traced for compiling, or else its eager function, traced here.
+    """Traces the eager function of `subject`; where calls change their arguments, the new state is among its results.
 
     Raises:
         NotMeasured: it cannot be traced, or it has parts that cannot run by other rules (callbacks with effects, custom
             kernels, references, programs for several devices).
     """
+    arrays = subject.dynamic_leaves
     with as_reason("the function cannot be traced"):
-        found = _traced_to_compile(subject) or _trace_here(subject)
-    if len(found.arrays) != len(found.program.jaxpr.invars):
-        raise NotMeasured("what is traced has other inputs than the call")
-    for equation in every_equation(found.program):
+        body: Any = subject.body(subject.program.eager)  # pyright: ignore[reportArgumentType]
+        program, shapes = jax.make_jaxpr(lambda *values: body(list(values)), return_shape=True)(*arrays)
+    for equation in every_equation(program):
         if equation.primitive.name in UNKNOWN:
             raise NotMeasured(f"{equation.primitive.name} runs only as it stands")
         if any(not hasattr(v.aval, "dtype") or "Ref" in type(v.aval).__name__ for v in equation.invars):
             raise NotMeasured("it changes references in place")
-    return found
-
-
-def _traced_to_compile(subject: Subject) -> TracedCall | None:
-    """None if calls change their arguments, or if it is a wrapper that was traced."""
-    if subject.program.kind not in ("plain", "jit") or subject.inputs.is_stateful:
-        return None
-    args, kwargs = subject.calls(1)[0]
-    traced = subject.program.call.trace(*args, **kwargs)  # cached since it was built
-    arrays = jax.tree.leaves(without_static(args, kwargs, subject.static))
-    return TracedCall(traced.jaxpr, arrays, jax.tree.structure(traced.out_info))
-
-
-def _trace_here(subject: Subject) -> TracedCall:
-    """The eager function, with the new state among its results where calls change their arguments."""
-    body: Any = subject.body(subject.program.eager)  # pyright: ignore[reportArgumentType]
-    arrays = subject.dynamic_leaves
-    program, shapes = jax.make_jaxpr(lambda *values: body(list(values)), return_shape=True)(*arrays)
     return TracedCall(program, arrays, jax.tree.structure(shapes))
 
 
@@ -256,14 +237,16 @@ class Rounding:
         return [self._off_by_ulps(result, ulps) for result in results] if ulps else results
 
     def _off_by_ulps(self, value: Any, ulps: float) -> Any:
-        if not _is_noisy(value):
-            return value
-        return _off_by(value, jnp.abs(value) * (ulps * _eps(value.dtype)), self._salt())
+        return self._off(value, ulps, jnp.abs)
 
     def _off_by_norm(self, value: Any) -> Any:
-        if not _is_noisy(value):
+        return self._off(value, NOISE_ULPS, lambda value: jnp.abs(value).max())
+
+    def _off(self, value: Any, ulps: float, size: Callable[[Any], Any]) -> Any:
+        """`value`, off by that many units in the last place of its `size`; what is not rounded stays as it is."""
+        if not is_inexact(getattr(value, "dtype", np.int32)) or not np.size(value):
             return value
-        return _off_by(value, jnp.abs(value).max() * (NOISE_ULPS * _eps(value.dtype)), self._salt())
+        return _off_by(value, size(value) * (ulps * _eps(value.dtype)), self._salt())
 
     def _rounded(self, value: Any, dtype: Any) -> Any:
         return _round_by_chance(value, self._salt(), np.float32(self.direction), dtype=np.dtype(dtype))
@@ -284,10 +267,6 @@ def _to_single(value: Any) -> Any:
 
 def _eps(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps)
-
-
-def _is_noisy(value: Any) -> bool:
-    return is_inexact(getattr(value, "dtype", np.int32)) and np.size(value) > 0
 
 
 def _runs_programs(equation: Any) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -86,25 +86,30 @@ def observed_range(
     with mapping_every_block():
         # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
         # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
-        call_without_compiling(call)
+        _call(call)
         return read_range(call, longest_s, most_readings)
 
 
 def read_range(
-    call: Callable[[], Any], longest_s: float, most_readings: int, first: Rise | None = None
+    call: Callable[[], Any], longest_s: float, most_readings: int, least_readings: int = CALLS - 1
 ) -> tuple[int, int]:
-    """(least, most), inside `mapping_every_block`, where a call has been before; `first` has been read already."""
-    rises = [first or read_rise(call)]
-    most = most_readings if rises[0].elapsed_s < longest_s else CALLS - 1
-    while len(rises) < most and not (len(rises) >= AGREEING and is_one_figure(*_ends(rises))):
-        rises.append(read_rise(call))
-    _refuse_compiling(max(rise.compiles for rise in rises))
-    return max(_ends(rises)[0], 0), believed(max(rises, key=lambda rise: rise.rise_bytes))
+    """(least, most), inside `mapping_every_block`, where a call has been before.
 
-
-def _ends(rises: Sequence[Rise]) -> tuple[int, int]:
-    values = [rise.rise_bytes for rise in rises]
-    return min(values), max(values)
+    Args:
+        least_readings: of a call that takes `longest_s`.
+    """
+    rises: list[int] = []
+    most = most_readings
+    while len(rises) < most and not (len(rises) >= AGREEING and is_one_figure(min(rises), max(rises))):
+        rise, elapsed_s = read_rise(call)
+        rises.append(rise)
+        if elapsed_s >= longest_s:
+            most = least_readings
+    if max(rises) < ACCURACY_BYTES:
+        raise NotMeasured(
+            f"resident memory rose by less than {size(ACCURACY_BYTES)}, which this method cannot tell from nothing"
+        )
+    return max(min(rises), 0), max(rises)
 
 
 def is_one_figure(least: int, most: int) -> bool:
@@ -112,42 +117,35 @@ def is_one_figure(least: int, most: int) -> bool:
     return most - least <= max(SAME_SHARE * most, ACCURACY_BYTES)
 
 
-@dataclass(frozen=True)
-class Rise:
-    """How far one call rose. `elapsed_s` is longer than that of other calls: every block is mapped."""
-
-    rise_bytes: int
-    elapsed_s: float
-    compiles: int
-
-
-def read_rise(call: Callable[[], Any]) -> Rise:
-    """One reading, inside `mapping_every_block`, where a call has been before."""
+def read_rise(call: Callable[[], Any]) -> tuple[int, float]:
+    """(bytes, seconds) of one call, inside `mapping_every_block`, where a call has been before. The call takes longer
+    than others: every block is mapped."""
     before = _settled(_glibc())
     # Only now: the mark falls to what is resident at this moment, which before the wait held what was still to be
     # freed.
     _CLEAR_REFS.write_text("5")
+    outputs, elapsed_s = _call(call)
+    peak = _status_bytes("VmHWM")
+    del outputs
+    return peak - before, elapsed_s
+
+
+def _call(call: Callable[[], Any]) -> tuple[Any, float]:
+    """(outputs, seconds) of one call.
+
+    Raises:
+        NotMeasured: it compiles, as eager loops over lambdas do in every call.
+    """
     start = time.perf_counter_ns()
     with watch_compiles() as log:
         outputs = jax.block_until_ready(call())
     elapsed_s = (time.perf_counter_ns() - start) / 1e9
-    peak = _status_bytes("VmHWM")
-    del outputs
-    return Rise(peak - before, elapsed_s, log.compiles)
-
-
-def believed(rise: Rise) -> int:
-    """The bytes.
-
-    Raises:
-        NotMeasured: the call compiled, or this is less than the method can see.
-    """
-    _refuse_compiling(rise.compiles)
-    if rise.rise_bytes < ACCURACY_BYTES:
+    if log.compiles:
         raise NotMeasured(
-            f"resident memory rose by less than {size(ACCURACY_BYTES)}, which this method cannot tell from nothing"
+            f"each call compiles ({plural(log.compiles, 'program')} this time), and the compiler's memory "
+            "hides that of the call"
         )
-    return rise.rise_bytes
+    return outputs, elapsed_s
 
 
 @lru_cache(maxsize=1)
@@ -179,22 +177,6 @@ def _settled(libc: Any) -> int:
         libc.malloc_trim(0)
         readings.append(_status_bytes("VmRSS"))
     return readings[-1]
-
-
-def call_without_compiling(call: Callable[[], Any]) -> None:
-    """Raises `NotMeasured` for a call that compiles though it is warm."""
-    with watch_compiles() as log:
-        jax.block_until_ready(call())
-    _refuse_compiling(log.compiles)
-
-
-def _refuse_compiling(compiles: int) -> None:
-    """As eager loops over lambdas do in every call."""
-    if compiles:
-        raise NotMeasured(
-            f"each call compiles ({plural(compiles, 'program')} this time), and the compiler's memory "
-            "hides that of the call"
-        )
 
 
 @contextmanager
@@ -268,7 +250,7 @@ def observed_device_range(call: Callable[[], Any], device: Any, readings: int) -
         NotMeasured: the allocator does not say, what lies below its mark cannot be filled, the call compiles, or takes
             less than could not be filled.
     """
-    call_without_compiling(call)
+    _call(call)
     rises = [_read_device_rise(call, device) for _ in range(readings)]
     return min(rises), max(rises)
 
@@ -335,7 +317,7 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
             rise = observed_bytes(subject)
             record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=rise)
     # Without an earlier run, compiling its operations would be taken for memory of the call.
-    if is_eager or record.numerics is not None or record.undecided:
+    if is_eager or record.numerics is not None or record.notes.undecided:
         with record.or_absent("memory.eager_rise_bytes"):
             _note_eager(record, *_observe_eager(subject))
     else:
@@ -386,18 +368,12 @@ def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int 
     return lambda: next(calls)()
 
 
-def observe_next_call(record: Record, subject: Subject) -> float | None:
+def observe_next_call(record: Record, subject: Subject) -> None:
     """Observes the rise of an eager function by one call, or two if they are short. Before it, one call runs while
-    every block is mapped. Returns the seconds of that call; None if there was no such call."""
+    every block is mapped."""
     record.enter("memory")
     if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
-        return None
-    last_s = None
+        return
     with record.or_absent("memory.eager_rise_bytes"):
         call = _call_on_fresh_buffers(subject, subject.program.call, _readings(subject))
-        rise = read_rise(call)
-        last_s = rise.elapsed_s
-        is_quick = last_s < QUICK_CALL_S
-        ends = read_range(call, QUICK_CALL_S, _readings(subject) - 1, rise) if is_quick else (believed(rise),) * 2
-        _note_eager(record, *ends)
-    return last_s
+        _note_eager(record, *read_range(call, QUICK_CALL_S, _readings(subject) - 1, 1))

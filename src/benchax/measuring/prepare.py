@@ -19,7 +19,7 @@ from benchax.measuring import stages
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.state import ClosedOver, remember
+from benchax.measuring.state import Surroundings
 from benchax.measuring.timers.base import Ready, Subject
 from benchax.program.cost import inline_flops
 from benchax.watching.compiles import watch_compiles
@@ -41,15 +41,6 @@ class FirstRun:
     elapsed_s: float
     compiles: int
     """Programs that were compiled in it: then its time is not that of a first run."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """The values that a function reaches besides its arguments, before the function was traced."""
-
-    closed_over: ClosedOver
-    put_back: Callable[[], None]
-    """Binds names again, and restores the members of lists, dicts and sets."""
 
 
 def prepare(case: Case, seed: int = 0, enter: Enter = ignore_step) -> Prepared:
@@ -89,8 +80,7 @@ class Prepared:
     @cached_property
     def surroundings(self) -> Surroundings:
         """Taken with the first use, which is before the function is traced."""
-        fn = self.program.eager or self.program.call
-        return Surroundings(ClosedOver(fn), remember(fn))
+        return Surroundings(self.program.eager or self.program.call)
 
     @cached_property
     def built(self) -> BuiltProgram:

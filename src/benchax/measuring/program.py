@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal
@@ -162,10 +162,6 @@ def _keep_our_lines_out() -> None:
 _keep_our_lines_out()
 
 
-def _keep(tree: Any) -> Any:
-    return tree
-
-
 @dataclass(frozen=True)
 class CallableProgram:
     """The function to measure.
@@ -182,7 +178,7 @@ class CallableProgram:
     """Was the function jitted when it was given to us?"""
     jitted_by: str = "jax.jit"
     """What a function that was not is measured under."""
-    hide: Callable[[Any], Any] = _keep
+    hide: Callable[[Any], Any] = lambda tree: tree
     """Hides the leaves of its results that are not arrays; those of its arguments too if it is `hide_all`."""
 
 
@@ -204,9 +200,9 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
         return CallableProgram("compiled", fn, None, None)
     if not is_plain(case):
         kind = "jit" if hasattr(fn, "trace") else "wrapper"
+        program = CallableProgram(kind, fn, getattr(fn, "__wrapped__", None), fn)
         is_filtered = type(fn).__module__.partition(".")[0] == "equinox"
-        hides = hide_all if is_filtered else _keep
-        return CallableProgram(kind, fn, getattr(fn, "__wrapped__", None), fn, hide=hides)
+        return replace(program, hide=hide_all) if is_filtered else program
     if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
         call = _jitted(case, sys.modules["flax.nnx"].jit)
         kind = "jit" if hasattr(call, "trace") else "wrapper"
@@ -251,20 +247,28 @@ def forget(program: CallableProgram) -> None:
         program.call.clear_cache()
 
 
+_BUILT: dict[Kind, str] = {
+    "compiled": "it was given as a Compiled, which is built already",
+    "eager": "it is measured eagerly, operation by operation",
+}
+"""Why a program of this kind has no stages."""
+
+
 def trace(program: CallableProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> jax.stages.Traced:
     """Raises `NotMeasured` if there is no separate step of tracing."""
     if program.kind in ("plain", "jit"):
         return program.call.trace(*args, **kwargs)
-    raise NotMeasured(_no_stage(program.kind, "trace"))
+    why = "this wrapper has no .trace(); its tracing is inside the time to lower"
+    raise NotMeasured(_BUILT.get(program.kind, why))
 
 
 def lower(program: CallableProgram, traced: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`traced.lower()`, or the wrapper's own `lower`, which then contains the tracing."""
     if traced is not None:
         return traced.lower()
-    if program.kind == "wrapper":
-        return program.call.lower(*args, **kwargs)
-    raise NotMeasured(_no_stage(program.kind, "lower"))
+    if program.kind in _BUILT:
+        raise NotMeasured(_BUILT[program.kind])
+    return program.call.lower(*args, **kwargs)
 
 
 @contextmanager
@@ -280,14 +284,6 @@ def as_reason(what: str) -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0][:200]
-
-
-def _no_stage(kind: Kind, stage: str) -> str:
-    if kind == "compiled":
-        return "it was given as a Compiled, which is built already"
-    if kind == "eager":
-        return "it is measured eagerly, operation by operation"
-    return f"this wrapper has no .{stage}(); its tracing is inside the time to lower"
 
 
 def unwrapped(stage: Any, kind: type) -> Any:

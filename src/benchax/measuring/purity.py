@@ -30,7 +30,7 @@ from benchax.measuring.program import as_reason
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.state import changes, is_carried, state_of, values_of
 from benchax.measuring.timers.base import Subject
-from benchax.program.jaxpr import user_line
+from benchax.program.jaxpr import open_program, user_line
 from benchax.source_files import is_library
 from benchax.units import seconds
 
@@ -122,65 +122,61 @@ def difference(one: Any, other: Any, line: Callable[[Any], str] = lambda equatio
     Args:
         line: returns file and line of an equation.
     """
-    for a, b in zip(one.consts, other.consts, strict=False):
+    return next(_differences(one, other, line), None)
+
+
+def _differences(one: Any, other: Any, line: Callable[[Any], str]) -> Iterator[str]:
+    for a, b in zip(getattr(one, "consts", ()), getattr(other, "consts", ()), strict=False):
         if not _is_equal(a, b):
-            return f"an array that is part of it, {_spec(a)}, has other values"
-    return _difference(one.jaxpr, other.jaxpr, line)
-
-
-def _difference(one: Any, other: Any, line: Callable[[Any], str]) -> str | None:
+            yield f"an array that is part of it, {_spec(a)}, has other values"
+    one, other = open_program(one)[0], open_program(other)[0]
     numbers = ({}, {})
     for a, b in zip((*one.constvars, *one.invars), (*other.constvars, *other.invars), strict=False):
         numbers[0][a] = numbers[1][b] = len(numbers[0])
     for a, b in zip(one.eqns, other.eqns, strict=False):
-        if (found := _of_equations(a, b, numbers, line)) is not None:
+        for found in _of_equations(a, b, numbers, line):
             where = line(b) or line(a)
-            return found + (f" at {where}" if where and " at " not in found else "")
+            yield found + (f" at {where}" if where and " at " not in found else "")
         for x, y in zip(a.outvars, b.outvars, strict=False):
             numbers[0][x] = numbers[1][y] = len(numbers[0])
     if len(one.eqns) != len(other.eqns):
-        return f"the one has {len(one.eqns)} operations, the other {len(other.eqns)}"
-    return _of_operands(one.outvars, other.outvars, numbers)
+        yield f"the one has {len(one.eqns)} operations, the other {len(other.eqns)}"
+    yield from _of_operands(one.outvars, other.outvars, numbers)
 
 
-def _of_equations(a: Any, b: Any, numbers: Any, line: Callable[[Any], str]) -> str | None:
+def _of_equations(a: Any, b: Any, numbers: Any, line: Callable[[Any], str]) -> Iterator[str]:
     if a.primitive.name != b.primitive.name:
-        return f"{a.primitive.name} became {b.primitive.name}"
-    if (found := _of_operands(a.invars, b.invars, numbers)) is not None:
-        return found
+        yield f"{a.primitive.name} became {b.primitive.name}"
+    yield from _of_operands(a.invars, b.invars, numbers)
     for name, value in a.params.items():
-        if (found := _of_values(value, b.params.get(name), line)) is not None:
-            return found if " became " in found else f"{name} of {a.primitive.name} {found}"
-    return None
+        for found in _of_values(value, b.params.get(name), line):
+            yield found if " became " in found else f"{name} of {a.primitive.name} {found}"
 
 
-def _of_operands(one: Sequence[Any], other: Sequence[Any], numbers: Any) -> str | None:
+def _of_operands(one: Sequence[Any], other: Sequence[Any], numbers: Any) -> Iterator[str]:
     if len(one) != len(other):
-        return f"{len(one)} operands became {len(other)}"
-    for a, b in zip(one, other, strict=True):
+        yield f"{len(one)} operands became {len(other)}"
+    for a, b in zip(one, other, strict=False):
         if str(a.aval) != str(b.aval):
-            return f"{a.aval} became {b.aval}"
+            yield f"{a.aval} became {b.aval}"
         if hasattr(a, "val") and hasattr(b, "val"):
             if not _is_equal(a.val, b.val):
-                return (
-                    f"constant {a.val} became {b.val}" if np.ndim(a.val) == 0 else f"a constant {_spec(a.val)} changed"
-                )
+                is_number = np.ndim(a.val) == 0
+                yield f"constant {a.val} became {b.val}" if is_number else f"a constant {_spec(a.val)} changed"
         elif hasattr(a, "val") or hasattr(b, "val") or numbers[0].get(a) != numbers[1].get(b):
-            return "an operation takes another operand"
-    return None
+            yield "an operation takes another operand"
 
 
-def _of_values(a: Any, b: Any, line: Callable[[Any], str]) -> str | None:
-    if hasattr(a, "eqns") and hasattr(b, "eqns"):
-        closed = hasattr(a, "consts") and hasattr(b, "consts")
-        return difference(a, b, line) if closed else _difference(a, b, line)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+def _of_values(a: Any, b: Any, line: Callable[[Any], str]) -> Iterator[str]:
+    if all(hasattr(value, "eqns") for value in (a, b)):
+        yield from _differences(a, b, line)
+    elif all(isinstance(value, list | tuple) for value in (a, b)):
         if len(a) != len(b):
-            return f"went from {len(a)} to {len(b)} members"
-        return next((found for x, y in zip(a, b, strict=True) if (found := _of_values(x, y, line)) is not None), None)
-    if isinstance(a, PLAIN) and isinstance(b, PLAIN) and a != b and not (a != a and b != b):
-        return f"went from {a!r} to {b!r}"
-    return None
+            yield f"went from {len(a)} to {len(b)} members"
+        for x, y in zip(a, b, strict=False):
+            yield from _of_values(x, y, line)
+    elif isinstance(a, PLAIN) and isinstance(b, PLAIN) and a != b and not (a != a and b != b):
+        yield f"went from {a!r} to {b!r}"
 
 
 def _is_equal(a: Any, b: Any) -> bool:

@@ -51,10 +51,6 @@ from benchax.model import (
 # `verification.py`, which takes 0.1 s to load.
 
 
-class Undecided(NotMeasured):
-    """The outputs were compared, and whether they are right cannot be decided."""
-
-
 @dataclass
 class Notes:
     """Observations about the result of a function, besides its verdict. State is listed by name."""
@@ -63,6 +59,8 @@ class Notes:
     """State that the eager call changes in place and the compiled one does not."""
     undetermined: list[str] = field(default_factory=list)
     """New state that rounding alone decides, and that the verdict does not speak of."""
+    undecided: str = ""
+    """Why it cannot be decided whether the outputs are right, though they were compared."""
     nonfinite: str = ""
     """The part of the result that isn't finite (`numerics.describe_nonfinite`); empty if all of it is, or if it was not
     verified."""
@@ -93,8 +91,6 @@ class Record:
     memory: Memory = field(default_factory=Memory)
     cost: Cost | None = None
     numerics: Numerics | None = None
-    undecided: str = ""
-    """Why verification could not decide."""
     program: Program | None = None
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
     """The amounts of the work that one call does, where its author says it."""

@@ -91,8 +91,8 @@ def _of_result(record: Record, subject: Subject) -> Iterator[Remark | None]:
     if numerics is not None and not numerics.agrees:
         text = f"the compiled result differs from the {numerics.reference} one: {numerics.why}"
         yield Remark("wrong-result", "error", text)
-    if record.undecided:
-        yield Remark("not-verified", "warning", f"the result was not verified: {record.undecided}")
+    if notes.undecided:
+        yield Remark("not-verified", "warning", f"the result was not verified: {notes.undecided}")
     yield describe_nonfinite_result(notes.nonfinite, "the result")
     if notes.returns_nothing and subject.program.kind != "eager":
         yield Remark(

@@ -173,14 +173,11 @@ def _read_arguments(built: BuiltProgram, program: CallableProgram, inputs: Input
     if stage is None:
         return
     infos = stage.args_info
-    flags = [info.donated for info in jax.tree.leaves(infos, is_leaf=_is_info) if _is_info(info)]
+    leaves = jax.tree.leaves(infos, is_leaf=lambda leaf: hasattr(leaf, "donated"))
+    flags = [leaf.donated for leaf in leaves if hasattr(leaf, "donated")]
     built.donated = tuple(i for i, is_donated in enumerate(flags) if is_donated)
     if program.kind == "jit":
         built.static = undeclared_static(infos, inputs.args, inputs.kwargs)
-
-
-def _is_info(leaf: Any) -> bool:
-    return hasattr(leaf, "donated")
 
 
 def transfer_in(inputs: Inputs) -> Transfer | None:
@@ -233,7 +230,6 @@ def first_run(call: Callable[[], Any]) -> tuple[Any, float]:
     return timed(lambda: jax.block_until_ready(refuse_result(call())))
 
 
-@on_fresh_stack
 def dispatch(ready: Callable[[], Callable[[], Any]]) -> float:
     """Median seconds until a warm call returns, not waiting for its work. 3 to 50 calls, in about 20 ms with their
     work.
@@ -299,11 +295,6 @@ def note_first_uses(built: BuiltProgram, cold: Cold) -> Cold:
     return "operations" if new else cold
 
 
-def forget_first_uses() -> None:
-    """The next function of each operation is the first again: what JAX had kept of it is gone."""
-    _SEEN.clear()
-
-
 def operations_of(jaxpr: Any) -> set[str]:
     """Names of primitives, and of the jitted functions in it: `relu` is one operation to whoever writes it."""
     found = [each.equation for each in equations(jaxpr)]
@@ -353,7 +344,7 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
     floor = _nothing(jax.tree.structure(drop(subject.outputs)), (inline_flops or 0.0) < INLINE_FLOPS)
     if subject.program.kind == "compiled":
         floor = floor.lower(*args, **kwargs).compile()
-    return _alternate(subject, lambda: floor(*args, **kwargs))
+    return on_fresh_stack(_alternate)(subject, lambda: floor(*args, **kwargs))
 
 
 @lru_cache(maxsize=64)
@@ -371,7 +362,6 @@ def _nothing(outputs: Any, is_inline: bool) -> Any:
     return jax.jit(nothing, keep_unused=True)
 
 
-@on_fresh_stack
 def _alternate(subject: Subject, floor: Callable[[], Any]) -> CallFloor:
     """Calls of the measured program and of the floor, one after the other, each waited for as `wall` waits."""
     is_array = isinstance(subject.outputs, jax.Array)
@@ -417,9 +407,12 @@ def release_programs() -> None:
     if count_programs() - _kept <= MOST:
         return
     jax.clear_caches()
-    forget_first_uses()  # of JAX's own functions, whose traces are gone too
+    _SEEN.clear()  # the traces of JAX's own functions are gone, too: the next use of each is the first again
     gc.collect()
-    _return_freed_memory()
+    # glibc would keep the freed memory. Without this 20 released programs left the process as large as it was.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
     _kept = count_programs()
 
 
@@ -434,13 +427,6 @@ def count_programs() -> int:
         return 0
     live = getattr(get_backend(), "live_executables", list)
     return len(live())
-
-
-def _return_freed_memory() -> None:
-    """glibc would keep it. Without this 20 released programs left the process as large as it was."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -498,9 +484,6 @@ def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
         there = plural(len(profile.devices), "device")
         raise NotMeasured(f"the recording has operations of {there}, and the program runs on {count}")
     return tuple(
-        DeviceShare(d.name, d.busy_s / CALLS, _each(d.communication_s), _each(d.exposed_s)) for d in profile.devices
+        DeviceShare(d.name, d.busy_s / CALLS, *(s if s is None else s / CALLS for s in (d.communication_s, d.exposed_s)))
+        for d in profile.devices
     )
-
-
-def _each(total_s: float | None) -> float | None:
-    return None if total_s is None else total_s / CALLS

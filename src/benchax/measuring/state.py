@@ -450,10 +450,12 @@ def _is_written(reference: Value) -> bool:
     return bool(writes) or any(each.primitive.name in WRITES for one in inside for each in every_equation(one))
 
 
-class ClosedOver:
-    """The objects that `fn` reaches, in their state when this is made."""
+class Surroundings:
+    """The values that `fn` reaches besides its arguments, as they are when this is made."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
+        self.put_back = remember(fn)
+        """Binds names again, and restores the members of lists, dicts and sets."""
         reached = values_of(fn)
         if holds_objects(fn):
             reached["self"] = fn
@@ -461,7 +463,7 @@ class ClosedOver:
         self._before = self._now()
 
     def check(self, name: str) -> None:
-        """Raises `UsageError` if a call has changed something, after putting it back.
+        """Raises `UsageError` if a call has changed an object of Flax NNX or a reference, after putting it back.
 
         Args:
             name: of the function.

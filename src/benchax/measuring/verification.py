@@ -42,7 +42,7 @@ from benchax.measuring.jaxprs import (
     with_dtypes,
 )
 from benchax.measuring.program import as_reason
-from benchax.measuring.record import Notes, Undecided
+from benchax.measuring.record import Notes
 from benchax.measuring.state import CallOutcome, data_of, is_key, is_same
 from benchax.measuring.timers.base import Subject
 from benchax.model import Numerics
@@ -114,7 +114,7 @@ def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = N
     if any(run.shape != a.shape for run in every):
         return LeafVerdict("undecided", why="its shape depends on rounding")
     beside = every if reference_error is None else [*every, np.asarray(reference_error)]
-    if all(_same(run, beside[0]) for run in every) and (_is_exact(a) or leaf.numerics.nonfinite):
+    if all(_same(run, beside[0]) for run in every) and (not is_inexact(a.dtype) or leaf.numerics.nonfinite):
         return LeafVerdict("differs")
     if leaf.numerics.nonfinite:
         return _nonfinite(beside)
@@ -131,7 +131,12 @@ def judge_with_free_signs(
     brings it nearest.
     """
     found = judge(leaf, free, reference_error)
-    if found.state != "undecided" or leaf.numerics.nonfinite or leaf.compiled.ndim < 2 or _is_exact(leaf.compiled):
+    if (
+        found.state != "undecided"
+        or leaf.numerics.nonfinite
+        or leaf.compiled.ndim < 2
+        or not is_inexact(leaf.compiled.dtype)
+    ):
         return found
     with np.errstate(all="ignore"):
         turned = [
@@ -182,7 +187,7 @@ def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, a
         return LeafVerdict(
             "differs", share, f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
         )
-    if measured[0] > max(WEAK, 2 * _eps(leaf)) * scale:
+    if measured[0] > max(WEAK, 2 * _eps(leaf.compiled.dtype)) * scale:
         return LeafVerdict(
             "undecided", share, f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
         )
@@ -202,7 +207,7 @@ def _permitted(
     spread = math.sqrt(sum(x * x for x in away) / (len(runs) - 1)) if norm is _rms else max(away)
     by_chance = spread * _factor(runs)
     half_width = norm(directed[1] - directed[0]) / 2 if directed else 0.0
-    return max(by_chance, half_width) + quick_bound(_eps(leaf)) * norm(base) + 2 * norm(eager - base)
+    return max(by_chance, half_width) + quick_bound(leaf.compiled.dtype) * norm(base) + 2 * norm(eager - base)
 
 
 def _factor(runs: Sequence[np.ndarray]) -> float:
@@ -224,9 +229,9 @@ def _independent(runs: Sequence[np.ndarray]) -> float:
     return max(1.0, min(float(runs[0].size), 1 / float(np.mean(squares)))) if squares and any(squares) else 1.0
 
 
-def quick_bound(eps: float) -> float:
-    """The share of the largest value below which a difference needs no explanation; `eps` is that of the type."""
-    return min(QUICK_ULPS * eps, QUICK_SHARE)
+def quick_bound(dtype: Any) -> float:
+    """The share of the largest value below which a difference needs no explanation."""
+    return min(QUICK_ULPS * _eps(dtype), QUICK_SHARE)
 
 
 def _times(far: float, scale: float) -> str:
@@ -239,12 +244,8 @@ def _times(far: float, scale: float) -> str:
 # ---- values ------------------------------------------------------------------------------------------------------
 
 
-def _eps(leaf: LeafComparison) -> float:
-    return 0.0 if _is_exact(leaf.compiled) else float(jnp.finfo(leaf.compiled.dtype).eps)
-
-
-def _is_exact(x: np.ndarray) -> bool:
-    return x.dtype.kind in "biu" or "int" in x.dtype.name
+def _eps(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).eps) if is_inexact(dtype) else 0.0
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -354,12 +355,9 @@ def verify(
         notes: filled in.
 
     Raises:
-        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64, or nothing is
-            returned.
-        Undecided: the results differ by much, and rounding alone makes them differ by as much.
+        NotMeasured: there is no eager function, it cannot be run, or not in float64, or nothing is returned. Or the
+            results differ by much, and rounding alone makes them differ by as much (`Notes.undecided`).
     """
-    if mode == "off":
-        raise NotMeasured("verification is switched off")
     if subject.program.kind == "eager":
         raise NotMeasured("it is the eager function that others are compared with")
     notes = Notes() if notes is None else notes
@@ -423,16 +421,13 @@ class _Roundings:
     @cached_property
     def directed(self) -> list[list[Any]]:
         """Rounded up and rounded down; only types of up to 16 bits can be."""
-        narrow = any(is_narrow(getattr(v.aval, "dtype", np.int32)) for e in self._equations for v in e.outvars)
+        outputs = (v.aval for equation in every_equation(self.call.program) for v in equation.outvars)
+        narrow = any(is_narrow(getattr(aval, "dtype", np.int32)) for aval in outputs)
         return [Rounding(RUNS, direction).run(self.call) for direction in (1, -1)] if narrow else []
 
     @property
     def has_free_signs(self) -> bool:
-        return any(equation.primitive.name in SIGNS_ARE_FREE for equation in self._equations)
-
-    @property
-    def _equations(self) -> list[Any]:
-        return list(every_equation(self.call.program))
+        return any(equation.primitive.name in SIGNS_ARE_FREE for equation in every_equation(self.call.program))
 
     def _by_chance(self, *, free_signs: bool) -> list[list[Any]]:
         found, begin = [], perf_counter_ns()
@@ -447,7 +442,7 @@ def _judged(
     outputs: Any, reference: Any, against: Against, roundings: _Roundings, notes: Notes, eager: Any = None
 ) -> Numerics:
     outputs, reference = drop(outputs), drop(reference)
-    leaves = compare_leaves(outputs, reference, against=against, allowed=_quick)
+    leaves = compare_leaves(outputs, reference, against=against, allowed=quick_bound)
     if isinstance(leaves, Numerics):
         return leaves
     doubtful = [i for i, leaf in enumerate(leaves) if not leaf.numerics.agrees and leaf.compiled is not None]
@@ -457,7 +452,7 @@ def _judged(
     try:
         verdicts = {i: _verdict(leaves[i], places[i], roundings, eager) for i in doubtful}
     except NotMeasured as error:
-        return _without_operations(leaves, against, error)
+        return _without_operations(leaves, against, error, notes)
     for i, verdict in verdicts.items():
         if verdict.state != "undecided":
             leaves[i] = _settled(leaves[i], verdict)
@@ -470,7 +465,7 @@ def _judged(
             return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
         name = names[0]
         what = f"leaf {name}" if name else "the output"
-        raise Undecided(f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
+        raise _undecided(notes, f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
     return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
 
 
@@ -480,10 +475,6 @@ def _settled(leaf: LeafComparison, verdict: LeafVerdict) -> LeafComparison:
     if verdict.state == "differs" and leaf.numerics.nonfinite:
         return leaf
     return leaf.within(verdict.allowed, agrees=verdict.state == "agrees", beyond=verdict.why)
-
-
-def _quick(dtype: Any) -> float:
-    return quick_bound(float(jnp.finfo(dtype).eps)) if jnp.issubdtype(dtype, np.inexact) else 0.0
 
 
 def _places(outputs: Any) -> list[int]:
@@ -511,15 +502,19 @@ def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) ->
     return RoundingSpread(*([np.asarray(data_of(run[place])) for run in each] for each in (runs, directed)))
 
 
-def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured) -> Numerics:
+def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured, notes: Notes) -> Numerics:
     """Judges without rounding data: a result is wrong if fewer than half of the digits agree."""
     again = [_by_digits(leaf) for leaf in leaves]
     if all(leaf.numerics.agrees for leaf in again):
         far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)
-        raise Undecided(
-            f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
-        )
+        problem = f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
+        raise _undecided(notes, problem)
     return worst_of(again, against)
+
+
+def _undecided(notes: Notes, problem: str) -> NotMeasured:
+    notes.undecided = problem
+    return NotMeasured(problem)
 
 
 def _by_digits(leaf: LeafComparison) -> LeafComparison:

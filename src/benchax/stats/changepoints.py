@@ -22,15 +22,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
 
 from benchax.stats.intervals import normal_deviation
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
 
 WINDOW = 50
 P = 0.001
@@ -137,39 +132,16 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     # differences.
     sums = np.zeros((size + 1, size + 1))
     sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
-    splits = _list_splits(size)
-    first = sums.take(splits.first)
-    between = sums.take(splits.both) - first
-    within_second = (sums.take(splits.all) - first) / 2 - between
-    inner = splits.m_over_n * (first / 2) + splits.n_over_m * within_second
-    best = int((splits.scale * (between - inner)).argmax())
-    return int(splits.split[best]), int(splits.end[best])
-
-
-class _Splits(NamedTuple):
-    """All splits of a given number of values, and their parts of the divergence. Windows have only a few lengths."""
-
-    split: NDArray[int64]
-    end: NDArray[int64]
-    first: NDArray[int64]
-    """Places in the flat table of sums of distances: within those before; between both; of all up to the end."""
-    both: NDArray[int64]
-    all: NDArray[int64]
-    m_over_n: NDArray[float64]
-    n_over_m: NDArray[float64]
-    scale: NDArray[float64]
-
-
-@lru_cache(maxsize=64)
-def _list_splits(size: int) -> _Splits:
-    import numpy as np  # noqa: PLC0415
-
     split, end = np.triu_indices(size + 1, k=1)
     inside = (split >= LEAST) & (end - split >= LEAST)
     split, end = split[inside], end[inside]
-    n, m, width = split, end - split, size + 1
-    places = split * width + split, split * width + end, end * width + end
-    return _Splits(split, end, *places, m / (n - 1), n / (m - 1), 2 / (n + m))
+    n, m = split, end - split
+    first = sums[split, split]
+    between = sums[split, end] - first
+    within_second = (sums[end, end] - first) / 2 - between
+    inner = m / (n - 1) * (first / 2) + n / (m - 1) * within_second
+    best = int((2 / (n + m) * (between - inner)).argmax())
+    return int(split[best]), int(end[best])
 
 
 def _merge(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:

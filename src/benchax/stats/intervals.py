@@ -210,20 +210,12 @@ def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float
     Clopper & Pearson, Biometrika 26 (1934); the true coverage is at least `level`. Without trials it is (0, 1).
     """
     tail = (1 - level) / 2
-    return _lower(hits, n, tail), _upper(hits, n, tail)
+    return _beta(hits, n - hits + 1, tail) if hits else 0.0, upper_limit(hits, n, 1 - tail)
 
 
 def upper_limit(hits: int, n: int, level: float = 0.95) -> float:
     """The exact one-sided limit: above this probability, at most `hits` hits come in less than 1 - `level` of cases."""
-    return _upper(hits, n, 1 - level)
-
-
-def _lower(hits: int, n: int, tail: float) -> float:
-    return _beta(hits, n - hits + 1, tail) if hits else 0.0
-
-
-def _upper(hits: int, n: int, tail: float) -> float:
-    return _beta(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
+    return _beta(hits + 1, n - hits, level) if hits < n else 1.0
 
 
 def _beta(a: int, b: int, probability: float) -> float:

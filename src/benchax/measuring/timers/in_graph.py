@@ -34,7 +34,7 @@ from benchax.measuring.program import as_reason
 from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, number_like
-from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
+from benchax.measuring.timers.regions import FORMS, Proven, Run, compile_proven, run_direct
 from benchax.model import Form
 from benchax.program.census import timed_body
 from benchax.program.work import count_devices
@@ -106,18 +106,16 @@ def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven
     or compiling is a reason."""
     body, leaves = function.body, function.leaves
     with as_reason("it cannot be repeated inside a compiled program"):
-        count = len(jax.eval_shape(body, leaves))
-        if not count:
-            raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
-        arguments = (np.int32(1), np.int32(1), *leaves)
+        once = np.int32(1), np.int32(1)
         run = compile_proven(
             lambda run: _program(clock, lambda values, time: run(body, values, time[1]), function.fed),
             lambda module: timed_body(module, clock.target("stamp")),
-            arguments,
-            census_alone(subject, body, leaves),
+            once,
+            function,
+            subject,
         )
-        numbers = list(map(number_like, leaves))
-        empty = _without_function(clock, run.form, count).lower(*arguments[:2], *numbers).compile()
+        count, numbers = len(jax.eval_shape(body, leaves)), list(map(number_like, leaves))
+        empty = _without_function(clock, run.form, count).lower(*once, *numbers).compile()
         _read(run.call, 1, 1, leaves)
         _read(empty, 1, 1, numbers)
         return run, empty, numbers

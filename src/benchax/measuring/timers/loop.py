@@ -33,7 +33,7 @@ from benchax.measuring.program import as_reason
 from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, zeros_like_outputs
-from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
+from benchax.measuring.timers.regions import Proven, Run, compile_proven
 from benchax.program.census import counted_body
 from benchax.program.hlo import has_small_call, is_shared_among_threads
 
@@ -45,13 +45,13 @@ def prepare(subject: Subject) -> PreparedTimer:
     """Raises `NotMeasured` with the reason if no such loop can be built."""
     function = embed(subject, MOST_ITERATIONS)
     leaves = function.leaves
-    proven = _compiled(_barrier_loop, subject, function)
+    proven = _compiled(subject, function, is_tied=False)
     regime = "thunks" if jax.default_backend() == "cpu" else "kernels"
     # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
     # version by other rules.
     if has_small_call(proven.text):
         _check_single_kernel(leaves, zeros_like_outputs(function.body, leaves), subject)
-        proven, regime = _compiled(_data_loop, subject, function), "single kernel"
+        proven, regime = _compiled(subject, function, is_tied=True), "single kernel"
     # The longer of the two loops of a sample has half as many trips again.
     most = max(2, function.most_calls * 2 // 3)
     return PreparedTimer(
@@ -64,34 +64,21 @@ def prepare(subject: Subject) -> PreparedTimer:
     )
 
 
-def _barrier_loop(function: Embedded, run: Run) -> Callable[..., Any]:
-    """(trips, zero, *leaves) -> the outputs of the last trip."""
+def _loop(function: Embedded, run: Run, is_tied: bool) -> Callable[..., Any]:
+    """(trips, zero, *leaves) -> the outputs of the last trip.
 
-    def next_values(values: Leaves, outputs: Leaves, zero: Any) -> Leaves:
-        return values
-
-    return _loop(function, run, next_values)
-
-
-def _data_loop(function: Embedded, run: Run) -> Callable[..., Any]:
-    """The same with a dependency that survives inside one machine function.
-
-    One element of each argument is XOR-ed with bits of the previous output, masked by a run-time zero. The values do
-    not change, but no compiler can know that.
+    Args:
+        is_tied: the trips depend on each other by data, which survives inside one machine function. One element of each
+            argument is XOR-ed with bits of the previous output, masked by a run-time zero. The values do not change,
+            but no compiler can know that.
     """
 
-    def next_values(values: Leaves, outputs: Leaves, zero: Any) -> Leaves:
-        token = _bits((outputs or [values[i] for i in function.fed])[0]) & zero
-        return [value if i in function.fed else _touch(value, token) for i, value in enumerate(values)]
-
-    return _loop(function, run, next_values)
-
-
-def _loop(function: Embedded, run: Run, next_values: Callable[[Leaves, Leaves, Any], Leaves]) -> Callable[..., Any]:
     def loop(trips: Any, zero: Any, *leaves: Any) -> Any:
         def trip(_: Any, carry: Any) -> Any:
             values, outputs = carry
-            values = next_values(values, outputs, zero)
+            if is_tied:
+                token = _bits((outputs or [values[i] for i in function.fed])[0]) & zero
+                values = [value if i in function.fed else _touch(value, token) for i, value in enumerate(values)]
             outputs = run(function.body, values, zero)
             return lax.optimization_barrier((feed(function.fed, values, outputs), unfed(outputs)))
 
@@ -147,18 +134,13 @@ def _check_single_kernel(leaves: Leaves, outputs: Leaves, subject: Subject) -> N
             )
 
 
-def _compiled(make: Callable[[Embedded, Run], Callable[..., Any]], subject: Subject, function: Embedded) -> Proven:
+def _compiled(subject: Subject, function: Embedded, is_tied: bool) -> Proven:
     """The loop, run once. Whatever does not trace or compile inside a loop is a reason, not a crash."""
-    body, leaves = function.body, function.leaves
     with as_reason("it cannot run inside a compiled loop"):
-        if not jax.eval_shape(body, leaves):
-            raise NotMeasured("it returns no arrays, and nothing would tie one trip to the next")
         # Trip count and zero are operands, not constants: XLA may unroll a known count, and would fold a known zero.
-        arguments = (jnp.int32(1), jnp.uint32(0), *leaves)
-        proven = compile_proven(
-            lambda run: make(function, run), counted_body, arguments, census_alone(subject, body, leaves)
-        )
-        jax.block_until_ready(proven.call(*arguments))
+        numbers = jnp.int32(1), jnp.uint32(0)
+        proven = compile_proven(lambda run: _loop(function, run, is_tied), counted_body, numbers, function, subject)
+        jax.block_until_ready(proven.call(*numbers, *function.leaves))
         return proven
 
 

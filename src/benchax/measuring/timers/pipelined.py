@@ -17,7 +17,7 @@ from time import perf_counter_ns
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, sample_on_fresh_stack
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, on_fresh_stack
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20
@@ -39,7 +39,7 @@ def prepare(subject: Subject) -> PreparedTimer:
         # One call of each sample is not timed.
         sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
     return PreparedTimer(
-        sample_on_fresh_stack(sample),
+        on_fresh_stack(sample),
         regime=subject.regime,
         least_iterations=min(LEAST_CALLS, most),
         most_iterations=most,

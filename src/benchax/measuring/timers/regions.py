@@ -20,7 +20,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,7 +30,7 @@ import jax
 from benchax.clock.stamps import run_in_branch
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Subject
-from benchax.measuring.timers.embedding import Body, Leaves
+from benchax.measuring.timers.embedding import Body, Embedded, Leaves
 from benchax.model import Census, Form
 from benchax.program import census, hlo
 from benchax.program.census import OperationTally, ProgramDifference
@@ -60,24 +60,28 @@ class Proven:
 def compile_proven(
     make: Callable[[Run], Callable[..., Any]],
     find: Callable[[Module], Computation | None],
-    arguments: Iterable[Any],
-    alone: OperationTally,
+    numbers: tuple[Any, Any],
+    function: Embedded,
+    subject: Subject,
 ) -> Proven:
     """The program in the first form whose timed region agrees with the function by itself.
 
     Args:
-        make: the program around the function, given how to run it.
+        make: the program around the function, given how to run it. It takes `numbers` and the leaves of the function.
         find: the timed region in the optimised program.
-        arguments: the program is compiled for.
-        alone: what the function's own executable does.
 
     Raises:
-        NotMeasured: no form agrees; says which operations are missing, or added.
+        NotMeasured: no form agrees; says which operations are missing, or added. Or the function returns no arrays.
     """
-    arguments = tuple(arguments)
+    body, leaves = function.body, function.leaves
+    if not jax.eval_shape(body, leaves):
+        raise NotMeasured("it returns no arrays, so that nothing in a compiled program would wait for it")
+    # The work of the function's own executable. If that is not accessible, the same function is compiled again.
+    text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
+    alone = _read(text)
     differences: list[ProgramDifference] = []
     for form, run in FORMS.items():
-        compiled = jax.jit(make(run)).lower(*arguments).compile()
+        compiled = jax.jit(make(run)).lower(*numbers, *leaves).compile()
         text = compiled.as_text() or ""
         module = hlo.parse(text)
         region = find(module)
@@ -107,12 +111,6 @@ def record(timed: OperationTally, alone: OperationTally, form: Form) -> Census:
         key=lambda name: -census.price(name) * max(timed[name], alone[name]),
     )
     return Census(form, tuple((name, float(timed[name]), float(alone[name])) for name in names))
-
-
-def census_alone(subject: Subject, body: Body, leaves: Leaves) -> OperationTally:
-    """Counts the work of the function's own executable. If that is not accessible, compiles the same function again."""
-    text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
-    return _read(text)
 
 
 @lru_cache(maxsize=1)  # `in_graph` and `loop` ask for the same

@@ -26,7 +26,7 @@ from typing import Any
 
 import jax
 
-from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, sample_on_fresh_stack
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, on_fresh_stack
 
 RENEWED_BYTES = 256 * 2**20
 
@@ -63,13 +63,13 @@ def _plain(subject: Subject) -> Callable[[int], int]:
             wait(call(*args, **kwargs))
         return perf_counter_ns() - start
 
-    return sample_on_fresh_stack(array_out if is_array and not kwargs else tree_out)
+    return on_fresh_stack(array_out if is_array and not kwargs else tree_out)
 
 
 def _one_by_one(subject: Subject) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
-    @sample_on_fresh_stack
+    @on_fresh_stack
     def sample(n: int) -> int:
         elapsed = 0
         for _ in repeat(None, n):
@@ -86,7 +86,7 @@ def _one_by_one(subject: Subject) -> Callable[[int], int]:
 def _fed_back(feedback: Feedback) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
-    @sample_on_fresh_stack
+    @on_fresh_stack
     def sample(n: int) -> int:
         feed = feedback.start()
         wait(feed())  # on copies that no cache holds
@@ -102,7 +102,7 @@ def _donating(subject: Subject) -> Callable[[int], int]:
     call: Callable[..., Any] = subject.program.call
     wait = jax.block_until_ready
 
-    @sample_on_fresh_stack
+    @on_fresh_stack
     def sample(n: int) -> int:
         # All n sets of inputs are copied before the clock starts; that they fit into memory is what `most_iterations`
         # is for.
