@@ -12,7 +12,7 @@ import pytest
 import benchax
 from benchax.errors import NotMeasured
 from benchax.measuring import memory
-from benchax.measuring.memory import DeviceUsage, device_rise, device_usage, observed_device_range
+from benchax.measuring.memory import device_usage, observed_device_range
 
 MIB = 2**20
 
@@ -78,15 +78,9 @@ def test_memory_in_pieces_is_a_reason(device: Device, monkeypatch: pytest.Monkey
 def test_an_allocator_that_reports_no_peak_is_a_reason() -> None:
     silent: Any = SimpleNamespace(device_kind="fake", memory_stats=lambda: None)
 
-    assert device_usage(Device()) == DeviceUsage(64 * MIB, 1024 * MIB)
+    assert device_usage(Device()) == (64 * MIB, 1024 * MIB)
     with pytest.raises(NotMeasured, match="the allocator of fake reports no peak"):
         device_usage(silent)
-
-
-def test_a_rise_is_told_from_what_was_in_use() -> None:
-    assert device_rise(DeviceUsage(100, 150), DeviceUsage(120, 400)) == 300
-    with pytest.raises(NotMeasured, match="no more than the 300 B"):
-        device_rise(DeviceUsage(100, 400), DeviceUsage(120, 400))
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import repeat
 
@@ -160,223 +160,265 @@ def examine_clock(clock: Callable[[], int], readings: int = 10_000) -> Clock:
     return Clock(noise.smallest_step_ns(clock) / 1e9, elapsed_ns / readings / 1e9)
 
 
+@dataclass(frozen=True)
+class Advice:
+    """A disturbance: when it is there, and what is said of it: its effect on numbers, and the remedy."""
+
+    code: str
+    severity: Severity
+    applies: Callable[[Diagnosis], object]
+    says: Callable[[Diagnosis], str]
+
+
+def _slowed_by(python: Interpreter) -> list[str]:
+    watched = [f"is watched by {tracer}" for tracer in python.tracers]
+    return ["is a debug build", *watched] if python.is_debug_build else watched
+
+
+def _usable_cores(d: Diagnosis) -> int:
+    """0 if it is not known."""
+    return len(d.environment.affinity or ()) or d.environment.cores or 0
+
+
+def _debugging(d: Diagnosis) -> list[str]:
+    return [name for name in DEBUGGING if d.environment.config.get(name)]
+
+
+def _is_busy(d: Diagnosis) -> bool:
+    return (d.noise.others_share or 0.0) > BUSY_SHARE
+
+
+ADVICE = (
+    # Python
+    Advice(
+        "slow-python",
+        "error",
+        lambda d: _slowed_by(d.interpreter),
+        lambda d: (
+            f"This Python {' and '.join(_slowed_by(d.interpreter))}. "
+            "Tracing, lowering and dispatch take much longer in it. "
+            "Measure without: the usual build of Python, pytest --no-cov, no debugger."
+        ),
+    ),
+    Advice(
+        "threads",
+        "info",
+        lambda d: d.interpreter.threads > 1,
+        lambda d: (
+            f"{d.interpreter.threads} Python threads live in this process. "
+            f"While one computes the others wait, up to {seconds(sys.getswitchinterval())} at a time. "
+            "Measure in a separate process."
+        ),
+    ),
+    # JAX
+    Advice(
+        "jax-debugging",
+        "error",
+        _debugging,
+        lambda d: (
+            f"JAX is looking for errors ({', '.join(_debugging(d))}). "
+            "The times are not those of the program that users run. "
+            f"Switch it off: {' '.join(f'{name.upper()}=0' for name in _debugging(d))}, or jax.config.update."
+        ),
+    ),
+    Advice(
+        "inline-dispatch",
+        "info",
+        lambda d: d.environment.config.get("jax_cpu_enable_async_dispatch") is False and d.environment.backend == "cpu",
+        lambda d: (
+            "Asynchronous dispatch is off (jax_cpu_enable_async_dispatch): a call returns when it is done. "
+            "Small functions get steadier, big ones may get slower. Compare only with runs that have it off too."
+        ),
+    ),
+    Advice(
+        "compile-cache",
+        "info",
+        lambda d: d.environment.config.get("jax_compilation_cache_dir"),
+        lambda d: (
+            f"JAX's persistent compilation cache is on ({d.environment.config['jax_compilation_cache_dir']}). "
+            "A compile time may be that of reading the cache; each row says so. "
+            "To measure compiling, unset JAX_COMPILATION_CACHE_DIR."
+        ),
+    ),
+    Advice(
+        "flags",
+        "info",
+        lambda d: d.environment.flags,
+        lambda d: (
+            f"Set in the environment: {' '.join(f'{name}={value}' for name, value in d.environment.flags.items())}. "
+            "Such variables change programs or their speed. Compare only with runs that had the same."
+        ),
+    ),
+    # neighbours
+    Advice(
+        "stolen",
+        "warning",
+        lambda d: (d.noise.steal_share or 0.0) > STEAL_SHARE,
+        lambda d: (
+            f"The hypervisor took {percent(d.noise.steal_share or 0.0)} of the CPU time. "
+            "Samples stand still for milliseconds, and times change with the neighbours. "
+            f"Keep samples short, {SIDE_BY_SIDE}, or use a machine with dedicated cores."
+        ),
+    ),
+    Advice(
+        "busy",
+        "warning",
+        _is_busy,
+        lambda d: (
+            f"Other processes used {percent(d.noise.others_share or 0.0)} of the CPU. "
+            "They take cores, caches and memory bandwidth: times come out long, and differ from run to run. "
+            f"End them (top shows them), or {SIDE_BY_SIDE}."
+        ),
+    ),
+    Advice(
+        "loaded",
+        "warning",
+        lambda d: not _is_busy(d) and (d.noise.load_1m or 0.0) > (d.environment.cores or math.inf),
+        lambda d: (
+            f"The load average of the last minute is {number(d.noise.load_1m or 0.0)} on {d.environment.cores} cores: "
+            "processes had to queue. Measurements in that minute are too long. "
+            f"Wait until it is over, or {SIDE_BY_SIDE}."
+        ),
+    ),
+    Advice(
+        "gaps",
+        "warning",
+        lambda d: d.gaps.lost_share > LOST_SHARE,
+        lambda d: (
+            f"A process that never waits was kept from running for {percent(d.gaps.lost_share)} of the time: "
+            f"{number(d.gaps.per_s)} gaps per second, the longest {seconds(d.gaps.longest_s)}. "
+            "Means contain them, medians of short samples hardly. Quote medians, and no single times."
+        ),
+    ),
+    # limits
+    Advice(
+        "quota",
+        "warning",
+        lambda d: (d.machine.cpu_quota or math.inf) < _usable_cores(d),
+        lambda d: (
+            f"The container may use {number(d.machine.cpu_quota or 0.0)} of {_usable_cores(d)} cores. "
+            "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all of them "
+            "stand still for the rest of the period, usually 0.1 s. "
+            "Raise the limit, or confine the run to no more cores than it allows (taskset -c)."
+        ),
+    ),
+    Advice(
+        "confined",
+        "info",
+        lambda d: _usable_cores(d) < (d.environment.cores or 0),
+        lambda d: (
+            f"This process may use {_usable_cores(d)} of {d.environment.cores} cores. "
+            "It moves between cores less, and XLA has fewer threads. "
+            "Compare only with runs confined in the same way."
+        ),
+    ),
+    Advice(
+        "virtual-machine",
+        "info",
+        lambda d: d.environment.virtual_machine,
+        lambda d: (
+            "This is a virtual machine: clock rate, temperature and neighbours cannot be seen from inside. "
+            "They may change from hour to hour. "
+            f"Do not compare its times with those of another day; {SIDE_BY_SIDE}."
+        ),
+    ),
+    # variation
+    Advice(
+        "unsteady",
+        "warning",
+        lambda d: d.spread and d.spread.relative_iqr > SPREAD,
+        lambda d: (
+            f"Times of the same piece of Python have quartiles {percent(d.spread.relative_iqr if d.spread else 0.0)} "
+            "apart: the clock rate changes, or the core is shared. Two runs of the same code can differ this much. "
+            f"Do not compare times of two runs; {SIDE_BY_SIDE}."
+        ),
+    ),
+    Advice(
+        "noise-floor",
+        "warning",
+        lambda d: (d.smallest_effect or 0.0) > EFFECT,
+        lambda d: (
+            f"Just now a slowdown below {percent(d.smallest_effect or 0.0)} is often missed, even side by side in "
+            f"{COMPARED_ROUNDS} rounds. Look for bigger effects, take more rounds, or wait until the machine is quiet."
+        ),
+    ),
+    # the processor
+    Advice(
+        "governor",
+        "warning",
+        lambda d: d.environment.governor not in (None, "performance"),
+        lambda d: (
+            f"The clock rate follows the load (governor: {d.environment.governor}). "
+            "The first milliseconds of work run at a lower rate than the rest. "
+            "Fix the rate while measuring: sudo cpupower frequency-set -g performance"
+        ),
+    ),
+    Advice(
+        "turbo",
+        "info",
+        lambda d: d.machine.is_turbo_on,
+        lambda d: (
+            "The processor raises its clock rate while it is cool and few cores work. "
+            "Long runs and parallel ones are slower than short ones. "
+            "For times that are to hold for weeks switch it off: as root, echo 0 to "
+            "/sys/devices/system/cpu/cpufreq/boost, or 1 to /sys/devices/system/cpu/intel_pstate/no_turbo."
+        ),
+    ),
+    Advice(
+        "smt",
+        "info",
+        lambda d: d.machine.is_smt_on,
+        lambda d: (
+            "Two hardware threads share each core, and work on one slows the other down. "
+            "Leave half of them idle, or confine the run to one per core (lscpu -e, taskset -c)."
+        ),
+    ),
+    Advice(
+        "small-pages",
+        "info",
+        lambda d: d.environment.huge_pages == "never",
+        lambda d: (
+            "Transparent huge pages are off: fresh memory costs a page fault for every 4 KiB. "
+            "Calls that return big arrays pay that each time. "
+            "As root, echo madvise to /sys/kernel/mm/transparent_hugepage/enabled."
+        ),
+    ),
+    # clocks
+    Advice(
+        "clock",
+        "warning",
+        lambda d: max(d.clock.resolution_s, d.clock.reading_s) > CLOCK_S,
+        lambda d: (
+            f"The clock steps by {seconds(d.clock.resolution_s)} and costs {seconds(d.clock.reading_s)} a reading. "
+            f"Short samples are inexact. Its source is {d.machine.clock_source or 'not known'}. On x86 the good one is "
+            "tsc; the kernel's log says why another was chosen (dmesg)."
+        ),
+    ),
+    Advice(
+        "interpreted-clock",
+        "warning",
+        lambda d: d.compiled_clock.tier == "python",
+        lambda d: (
+            f"The clock inside compiled code runs in Python, at {seconds(d.compiled_clock.reading_s or 0.0)} a "
+            f"reading: {'; '.join(d.compiled_clock.reasons)}. "
+            "Functions of less than some 10 µs cannot be read with it. "
+            "Install a C compiler (on Debian and Ubuntu: apt install gcc libc6-dev); it is used from the next run on."
+        ),
+    ),
+    Advice(
+        "no-compiled-clock",
+        "warning",
+        lambda d: d.compiled_clock.tier is None,
+        lambda d: (
+            f"There is no clock inside compiled code: {'; '.join(d.compiled_clock.reasons)}. "
+            "Short functions are timed by a slope instead, which a busy machine disturbs; deadlines inside jit are not "
+            "available."
+        ),
+    ),
+)
+
+
 def advise(d: Diagnosis) -> tuple[Remark, ...]:
     """Returns the disturbances, their effect on numbers, and remedies. Errors come first."""
-    groups = (by_python, by_jax, by_neighbours, by_limits, by_variation, by_processor, by_clock)
-    found = [remark for group in groups for remark in group(d)]
+    found = [Remark(each.code, each.severity, each.says(d)) for each in ADVICE if each.applies(d)]
     return tuple(sorted(found, key=lambda remark: ("error", "warning", "info").index(remark.severity)))
-
-
-def say(severity: Severity, code: str, *sentences: str) -> Remark:
-    return Remark(code, severity, " ".join(sentences))
-
-
-def by_python(d: Diagnosis) -> Iterator[Remark]:
-    python = d.interpreter
-    if python.is_debug_build or python.tracers:
-        causes = ["is a debug build"] if python.is_debug_build else []
-        causes += [f"is watched by {tracer}" for tracer in python.tracers]
-        yield say(
-            "error",
-            "slow-python",
-            f"This Python {' and '.join(causes)}.",
-            "Tracing, lowering and dispatch take much longer in it.",
-            "Measure without: the usual build of Python, pytest --no-cov, no debugger.",
-        )
-    if python.threads > 1:
-        yield say(
-            "info",
-            "threads",
-            f"{python.threads} Python threads live in this process.",
-            f"While one computes the others wait, up to {seconds(sys.getswitchinterval())} at a time.",
-            "Measure in a separate process.",
-        )
-
-
-def by_jax(d: Diagnosis) -> Iterator[Remark]:
-    config, flags = d.environment.config, d.environment.flags
-    if debugging := [name for name in DEBUGGING if config.get(name)]:
-        yield say(
-            "error",
-            "jax-debugging",
-            f"JAX is looking for errors ({', '.join(debugging)}).",
-            "The times are not those of the program that users run.",
-            f"Switch it off: {' '.join(f'{name.upper()}=0' for name in debugging)}, or jax.config.update.",
-        )
-    if config.get("jax_cpu_enable_async_dispatch") is False and d.environment.backend == "cpu":
-        yield say(
-            "info",
-            "inline-dispatch",
-            "Asynchronous dispatch is off (jax_cpu_enable_async_dispatch): a call returns when it is done.",
-            "Small functions get steadier, big ones may get slower.",
-            "Compare only with runs that have it off too.",
-        )
-    if folder := config.get("jax_compilation_cache_dir"):
-        yield say(
-            "info",
-            "compile-cache",
-            f"JAX's persistent compilation cache is on ({folder}).",
-            "A compile time may be that of reading the cache; each row says so.",
-            "To measure compiling, unset JAX_COMPILATION_CACHE_DIR.",
-        )
-    if flags:
-        yield say(
-            "info",
-            "flags",
-            f"Set in the environment: {' '.join(f'{name}={value}' for name, value in flags.items())}.",
-            "Such variables change programs or their speed.",
-            "Compare only with runs that had the same.",
-        )
-
-
-def by_neighbours(d: Diagnosis) -> Iterator[Remark]:
-    others, steal = d.noise.others_share or 0.0, d.noise.steal_share or 0.0
-    load, cores = d.noise.load_1m or 0.0, d.environment.cores or math.inf
-    if steal > STEAL_SHARE:
-        yield say(
-            "warning",
-            "stolen",
-            f"The hypervisor took {percent(steal)} of the CPU time.",
-            "Samples stand still for milliseconds, and times change with the neighbours.",
-            f"Keep samples short, {SIDE_BY_SIDE}, or use a machine with dedicated cores.",
-        )
-    if others > BUSY_SHARE:
-        yield say(
-            "warning",
-            "busy",
-            f"Other processes used {percent(others)} of the CPU.",
-            "They take cores, caches and memory bandwidth: times come out long, and differ from run to run.",
-            f"End them (top shows them), or {SIDE_BY_SIDE}.",
-        )
-    elif load > cores:
-        yield say(
-            "warning",
-            "loaded",
-            f"The load average of the last minute is {number(load)} on {cores} cores: processes had to queue.",
-            "Measurements in that minute are too long.",
-            f"Wait until it is over, or {SIDE_BY_SIDE}.",
-        )
-    if d.gaps.lost_share > LOST_SHARE:
-        yield say(
-            "warning",
-            "gaps",
-            f"A process that never waits was kept from running for {percent(d.gaps.lost_share)} of the time:",
-            f"{number(d.gaps.per_s)} gaps per second, the longest {seconds(d.gaps.longest_s)}.",
-            "Means contain them, medians of short samples hardly.",
-            "Quote medians, and no single times.",
-        )
-
-
-def by_limits(d: Diagnosis) -> Iterator[Remark]:
-    allowed, cores, limit = d.environment.affinity, d.environment.cores, d.machine.cpu_quota
-    usable = len(allowed) if allowed else cores
-    if limit is not None and usable and limit < usable:
-        yield say(
-            "warning",
-            "quota",
-            f"The container may use {number(limit)} of {usable} cores.",
-            "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all of them",
-            "stand still for the rest of the period, usually 0.1 s.",
-            "Raise the limit, or confine the run to no more cores than it allows (taskset -c).",
-        )
-    if allowed and cores and len(allowed) < cores:
-        yield say(
-            "info",
-            "confined",
-            f"This process may use {len(allowed)} of {cores} cores.",
-            "It moves between cores less, and XLA has fewer threads.",
-            "Compare only with runs confined in the same way.",
-        )
-    if d.environment.virtual_machine:
-        yield say(
-            "info",
-            "virtual-machine",
-            "This is a virtual machine: clock rate, temperature and neighbours cannot be seen from inside.",
-            "They may change from hour to hour.",
-            f"Do not compare its times with those of another day; {SIDE_BY_SIDE}.",
-        )
-
-
-def by_variation(d: Diagnosis) -> Iterator[Remark]:
-    if d.spread and d.spread.relative_iqr > SPREAD:
-        yield say(
-            "warning",
-            "unsteady",
-            f"Times of the same piece of Python have quartiles {percent(d.spread.relative_iqr)} apart: the clock rate",
-            "changes, or the core is shared.",
-            "Two runs of the same code can differ this much.",
-            f"Do not compare times of two runs; {SIDE_BY_SIDE}.",
-        )
-    if d.smallest_effect and d.smallest_effect > EFFECT:
-        yield say(
-            "warning",
-            "noise-floor",
-            f"Just now a slowdown below {percent(d.smallest_effect)} is often missed, even side by side in",
-            f"{COMPARED_ROUNDS} rounds.",
-            "Look for bigger effects, take more rounds, or wait until the machine is quiet.",
-        )
-
-
-def by_processor(d: Diagnosis) -> Iterator[Remark]:
-    if d.environment.governor not in (None, "performance"):
-        yield say(
-            "warning",
-            "governor",
-            f"The clock rate follows the load (governor: {d.environment.governor}).",
-            "The first milliseconds of work run at a lower rate than the rest.",
-            "Fix the rate while measuring: sudo cpupower frequency-set -g performance",
-        )
-    if d.machine.is_turbo_on:
-        yield say(
-            "info",
-            "turbo",
-            "The processor raises its clock rate while it is cool and few cores work.",
-            "Long runs and parallel ones are slower than short ones.",
-            "For times that are to hold for weeks switch it off: as root, echo 0 to",
-            "/sys/devices/system/cpu/cpufreq/boost, or 1 to /sys/devices/system/cpu/intel_pstate/no_turbo.",
-        )
-    if d.machine.is_smt_on:
-        yield say(
-            "info",
-            "smt",
-            "Two hardware threads share each core, and work on one slows the other down.",
-            "Leave half of them idle, or confine the run to one per core (lscpu -e, taskset -c).",
-        )
-    if d.environment.huge_pages == "never":
-        yield say(
-            "info",
-            "small-pages",
-            "Transparent huge pages are off: fresh memory costs a page fault for every 4 KiB.",
-            "Calls that return big arrays pay that each time.",
-            "As root, echo madvise to /sys/kernel/mm/transparent_hugepage/enabled.",
-        )
-
-
-def by_clock(d: Diagnosis) -> Iterator[Remark]:
-    if max(d.clock.resolution_s, d.clock.reading_s) > CLOCK_S:
-        yield say(
-            "warning",
-            "clock",
-            f"The clock steps by {seconds(d.clock.resolution_s)} and costs {seconds(d.clock.reading_s)} a reading.",
-            "Short samples are inexact.",
-            f"Its source is {d.machine.clock_source or 'not known'}. On x86 the good one is tsc; the kernel's log says",
-            "why another was chosen (dmesg).",
-        )
-    inside = d.compiled_clock
-    if inside.tier == "python" and inside.reading_s is not None:
-        yield say(
-            "warning",
-            "interpreted-clock",
-            f"The clock inside compiled code runs in Python, at {seconds(inside.reading_s)} a reading:",
-            f"{'; '.join(inside.reasons)}.",
-            "Functions of less than some 10 µs cannot be read with it.",
-            "Install a C compiler (on Debian and Ubuntu: apt install gcc libc6-dev); it is used from the next run on.",
-        )
-    elif inside.tier is None:
-        yield say(
-            "warning",
-            "no-compiled-clock",
-            f"There is no clock inside compiled code: {'; '.join(inside.reasons)}.",
-            "Short functions are timed by a slope instead, which a busy machine disturbs; deadlines inside jit are not",
-            "available.",
-        )

@@ -40,50 +40,77 @@ def diagnose(error: BaseException, stage: str) -> Failure:
     return Failure(kind, stage, message, advice, cap(format_error(error), LONGEST_TRACEBACK))
 
 
-def _judge(error: BaseException) -> tuple[FailureKind, str]:
-    """(kind, advice)"""
-    text, name = str(error), type(error).__name__
-    if (explained := explain(error)) is not None:
-        return "error", explained.advice
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
-        advice = "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device."
-        return "out_of_memory", advice
-    if advice := advise_on_unrun(error):
-        return "wrong_output", advice
-    # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
-    # though it is not an argument.
-    is_output = "returned" in text or "output" in text.lower() or text.startswith("Argument '")
-    if isinstance(error, TypeError) and "not a valid JAX type" in text and is_output:
-        return "wrong_output", (
+_ADVICE: tuple[tuple[Callable[[BaseException, str], object], FailureKind, str], ...] = (
+    (
+        lambda error, text: isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text,
+        "out_of_memory",
+        "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device.",
+    ),
+    (
+        lambda error, text: _is_bad_output(error, text),
+        "wrong_output",
+        (
             "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
             "returns something else, measure it eagerly (jit=False, --no-jit)."
-        )
-    if _is_bad_argument(error):
-        return "error", _advise_on_argument(text)
-    if "deleted" in text and ("donated" in text or "delete" in text):
-        return "error", (
+        ),
+    ),
+    (
+        lambda error, text: (
+            not _is_bad_argument(error) and "deleted" in text and ("donated" in text or "delete" in text)
+        ),
+        "error",
+        (
             "A buffer was used after it had been donated. benchax renews donated arguments if it sees the donation. It "
-            "doesn't see one inside a plain function: declare it (donate=...), or pass the jitted "
-            "function itself."
-        )
-    if name == "TraceContextError" and "different trace level" in text:
-        return "error", (
+            "doesn't see one inside a plain function: declare it (donate=...), or pass the jitted function itself."
+        ),
+    ),
+    (
+        lambda error, text: type(error).__name__ == "TraceContextError" and "different trace level" in text,
+        "error",
+        (
             "The function changes an object of Flax NNX that it closes over, or is a method of. Pass it as an "
             "argument: what a call changes in its arguments is put back for each call, and timed."
-        )
-    if isinstance(error, ValueError) and "vmap got inconsistent sizes" in text:
-        return "error", (
+        ),
+    ),
+    (
+        lambda error, text: isinstance(error, ValueError) and "vmap got inconsistent sizes" in text,
+        "error",
+        (
             "Without in_axes=, vmap takes the first axis of every argument for the batch: give in_axes=(0, None) for "
             "those that are shared."
-        )
-    # Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame.
-    if isinstance(error, TypeError) and _MISSING.search(text) and user_line(error) is None:
-        return "error", (
+        ),
+    ),
+    (
+        # Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame.
+        lambda error, text: isinstance(error, TypeError) and _MISSING.search(text) and user_line(error) is None,
+        "error",
+        (
             "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. For other "
-            "inputs, such as parameters of a model, use a file bench_*.py: "
-            "@benchax.benchmark(args=(x, y))."
-        )
-    return "error", getattr(error, "hint", "")
+            "inputs, such as parameters of a model, use a file bench_*.py: @benchax.benchmark(args=(x, y))."
+        ),
+    ),
+)
+"""(applies to an error and its text, kind, advice): the first that applies counts."""
+
+
+def _judge(error: BaseException) -> tuple[FailureKind, str]:
+    """(kind, advice)"""
+    text = str(error)
+    if (explained := explain(error)) is not None:
+        return "error", explained.advice
+    if advice := advise_on_unrun(error):
+        return "wrong_output", advice
+    for applies, kind, advice in _ADVICE:
+        if applies(error, text):
+            return kind, advice
+    return "error", _advise_on_argument(text) if _is_bad_argument(error) else getattr(error, "hint", "")
+
+
+def _is_bad_output(error: BaseException, text: str) -> bool:
+    """ "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
+    though it is not an argument."""
+    is_output = "returned" in text or "output" in text.lower() or text.startswith("Argument '")
+    return isinstance(error, TypeError) and "not a valid JAX type" in text and is_output
 
 
 def _is_bad_argument(error: BaseException) -> bool:

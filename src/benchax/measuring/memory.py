@@ -20,7 +20,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -223,20 +223,13 @@ def _status_bytes(key: str) -> int:
 DEVICE_METHOD = "memory_stats"
 
 
-@dataclass(frozen=True)
-class DeviceUsage:
-    """The state of an accelerator's allocator: bytes in use now, and at their highest since the process began."""
-
-    in_use: int
-    peak: int
-
-
-def device_usage(device: Any) -> DeviceUsage:
-    """Raises `NotMeasured` if the device's allocator does not say (on CPU it never does)."""
+def device_usage(device: Any) -> tuple[int, int]:
+    """Bytes in use of an accelerator's memory now, and at their highest since the process began. Raises `NotMeasured`
+    if the device's allocator does not say (on CPU it never does)."""
     stats = device.memory_stats() or {}
     if "bytes_in_use" not in stats or "peak_bytes_in_use" not in stats:
         raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")
-    return DeviceUsage(stats["bytes_in_use"], stats["peak_bytes_in_use"])
+    return stats["bytes_in_use"], stats["peak_bytes_in_use"]
 
 
 def observed_device_range(call: Callable[[], Any], device: Any, readings: int) -> tuple[int, int]:
@@ -257,37 +250,26 @@ def observed_device_range(call: Callable[[], Any], device: Any, readings: int) -
 
 def _read_device_rise(call: Callable[[], Any], device: Any) -> int:
     filler = _fill_below_mark(device)
-    before = device_usage(device)
+    in_use, mark = device_usage(device)
     outputs = jax.block_until_ready(call())
-    rise = device_rise(before, device_usage(device))
+    _, peak = device_usage(device)
     del outputs, filler
-    return rise
+    if peak <= mark:
+        raise NotMeasured(f"it took no more than the {size(mark - in_use)} by which the allocator's mark was higher")
+    return peak - in_use
 
 
 def _fill_below_mark(device: Any) -> Any:
-    usage = device_usage(device)
+    in_use, mark = device_usage(device)
     try:
         with jax.default_device(device):
-            return jax.block_until_ready(jnp.zeros(usage.peak - usage.in_use, jnp.uint8))
+            return jax.block_until_ready(jnp.zeros(mark - in_use, jnp.uint8))
     except Exception as error:
         # JaxRuntimeError of its own kind in each version. Harmless: what could not be read is said.
         raise NotMeasured(
-            f"the allocator's mark is {size(usage.peak - usage.in_use)} above what is in use, and that cannot be "
+            f"the allocator's mark is {size(mark - in_use)} above what is in use, and that cannot be "
             f"filled ({type(error).__name__})"
         ) from error
-
-
-def device_rise(before: DeviceUsage, after: DeviceUsage) -> int:
-    """Bytes by which a call rose above what was in use before it.
-
-    Raises:
-        NotMeasured: it stayed below the mark that was there.
-    """
-    if after.peak <= before.peak:
-        raise NotMeasured(
-            f"it took no more than the {size(before.peak - before.in_use)} by which the allocator's mark was higher"
-        )
-    return after.peak - before.in_use
 
 
 # ---- memory rises ----------------------------------------------------------------------------------------------------

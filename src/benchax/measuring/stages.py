@@ -484,6 +484,8 @@ def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
         there = plural(len(profile.devices), "device")
         raise NotMeasured(f"the recording has operations of {there}, and the program runs on {count}")
     return tuple(
-        DeviceShare(d.name, d.busy_s / CALLS, *(s if s is None else s / CALLS for s in (d.communication_s, d.exposed_s)))
+        DeviceShare(
+            d.name, d.busy_s / CALLS, *(s if s is None else s / CALLS for s in (d.communication_s, d.exposed_s))
+        )
         for d in profile.devices
     )
