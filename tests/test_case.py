@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import benchax
-from benchax.case import Benchmark, Case, benchmark, check_work, make_case, name_of, param_value, positions
+from benchax.case import Benchmark, Case, benchmark, check_work, make_case, name_of, param_value
+from benchax.keywords import positions
 from benchax.model import CaseId, Opaque
 
 # Any Unicode but lone surrogates, which no encoding can carry.

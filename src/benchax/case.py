@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from benchax.environment import clean
 from benchax.errors import UsageError, one_of
-from benchax.keywords import NAMES_OF_JIT, check_kinds, check_places, check_text, takes
+from benchax.keywords import NAMES_OF_JIT, check_kinds, check_places, check_text, positions, takes
 from benchax.model import CaseId, EarlierRuns, Opaque, Program
 from benchax.options import Given, Options
 from benchax.printable import drop_addresses
@@ -336,15 +336,6 @@ def benchmark(
     case_id = CaseId(label, variant="" if jit else "eager", tag=check_text(tag, "tag"))
     template = Case(fn, lambda: ((), {}), case_id, named["static"], named["donate"], jit, options or {}, work=work)
     return Benchmark(template, args, lists, mode, mesh)
-
-
-def positions(given: Iterable[int | str] | int | str, what: str) -> Positions:
-    """`given` as a tuple of positions and names."""
-    listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
-    for one in listed:
-        if isinstance(one, bool) or not isinstance(one, int | str):
-            raise UsageError(f"{what}={given!r} holds {one!r}", "positions and names of arguments, such as (0, 'axis')")
-    return listed
 
 
 def param_value(value: Any) -> Any:

@@ -69,6 +69,24 @@ def takes(fn: Callable[..., Any], name: str) -> bool:
         return False
 
 
+def positions(given: Iterable[int | str] | int | str, what: str) -> tuple[int | str, ...]:
+    """`given` as a tuple of positions and names."""
+    listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for one in listed:
+        if isinstance(one, bool) or not isinstance(one, int | str):
+            raise UsageError(f"{what}={given!r} holds {one!r}", "positions and names of arguments, such as (0, 'axis')")
+    return listed
+
+
+def positional_names(fn: Callable[..., Any]) -> list[str]:
+    """The names of its positional parameters. Builtins and compiled functions have no signature, so they have none."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
 def check_places(fn: Callable[..., Any], places: Iterable[int | str], what: str) -> None:
     """Raises UsageError where `fn` has no argument at one of these positions, or of one of these names."""
     try:

@@ -8,7 +8,6 @@ is traced and its loops (`while_loop`, `scan`, `fori_loop`) are rewritten so tha
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Callable, Iterable
 from time import perf_counter_ns
@@ -25,8 +24,7 @@ from benchax.clock import handlers, rewriting
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
-from benchax.keywords import check_places
-from benchax.printable import quote
+from benchax.keywords import check_places, positional_names, positions
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import Static, as_function_of_arrays, reveal
 
@@ -108,19 +106,11 @@ def _static_places(f: Callable[..., Any], *given: int | str | Iterable[int | str
     """
     which: set[int | str] = set()
     for each in given:
-        several = () if each is None else each
-        places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
-        if not all(isinstance(place, int | str) for place in places):
-            raise UsageError(f"static={quote(each)} is no argument of the function", "positions or names of them")
-        which.update(place for place in places if isinstance(place, int | str))
+        which.update(positions(() if each is None else each, "static"))
     check_places(f, which, "static")
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return frozenset(which)
-    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    for number, name in enumerate(by_place):
-        if {number, number - len(by_place), name} & which:
+    names = positional_names(f)
+    for number, name in enumerate(names):
+        if {number, number - len(names), name} & which:
             which |= {number, name}
     return frozenset(which)
 
@@ -150,8 +140,7 @@ class WithDeadline:
         self._f = f
         self._static = static
         self._unchecked: set[str] = set()
-        # Static is whether this is called inside a jit, which is another program.
-        self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=3)
+        self._program: Callable[..., Any] = jax.jit(self._trace)
         # Without f's `__dict__`: names in it, of an object that can be called, may be those of attributes here.
         functools.update_wrapper(self, f, updated=())
 
@@ -168,18 +157,14 @@ class WithDeadline:
         _refuse_texts(leaves, _name(self._f))
         _refuse_elsewhere(leaves)
         if self.on_timeout == "partial":
-            return self._program(self.seconds, args, kwargs, False)[:2]
-        is_inside = any(isinstance(leaf, Tracer) for leaf in (self.seconds, *leaves))
+            return self._program(self.seconds, args, kwargs)[:2]
         try:
-            outputs, is_expired, until = self._program(self.seconds, args, kwargs, is_inside)
-            if is_inside:
+            outputs, _, until = self._program(self.seconds, args, kwargs)
+            if isinstance(until, Tracer):  # inside a jit, whose program ends by itself
                 return outputs
-            if isinstance(is_expired, Tracer):
-                # Inside a jit after all, where nobody told by the arguments: they are constants.
-                return self._program(self.seconds, args, kwargs, True)[0]
             jax.block_until_ready(outputs)
-            # Also where no loop has looked since: what stands behind the last one may have taken the rest of the time.
-            is_late = bool(is_expired) or perf_counter_ns() >= nanoseconds(until)
+            # No loop has looked since: what stands behind the last one may have taken the rest of the time.
+            is_late = perf_counter_ns() >= nanoseconds(until)
         except jax.errors.JaxRuntimeError as error:
             if REACHED not in str(error):
                 raise
@@ -192,16 +177,14 @@ class WithDeadline:
             )
         return outputs
 
-    def _trace(self, seconds: Any, args: Any, kwargs: Any, is_inside: bool) -> tuple[Any, Any, Any]:
+    def _trace(self, seconds: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         leaves, tree = jax.tree.flatten((args, kwargs))
 
         def call(*leaves: Any) -> Any:
             args, kwargs = reveal(jax.tree.unflatten(tree, leaves))
             return self._f(*args, **kwargs)
 
-        # To end with an error costs JAX 1 ms. The caller can raise as well, if little is left to do behind the loops.
-        must_raise = rewriting.is_long_without_loops if self.on_timeout == "raise" else False
-        g = interruptible(call, must_raise=is_inside or must_raise, note=self._unchecked.update)
+        g = interruptible(call, must_raise=self.on_timeout == "raise", note=self._unchecked.update)
         seconds, *leaves = _outermost([seconds, *leaves], _name(self._f))
         until, leaves = _arm(seconds, leaves)
         return *g(until, *leaves), until
@@ -222,15 +205,14 @@ def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
 def interruptible(
     f: Callable[..., Any],
     *,
-    must_raise: bool | Callable[[Any], bool] = False,
+    must_raise: bool = False,
     note: Callable[[tuple[str, ...]], Any] | None = None,
 ) -> Callable[..., tuple[Any, jax.Array]]:
     """Returns g(until, *args, **kwargs) -> (outputs, is_expired): `f` whose loops stop at a time. Call it while
     tracing.
 
     Args:
-        must_raise: the whole program ends with DEADLINE_EXCEEDED instead of returning partial results. Or a function
-            that decides this for the traced program.
+        must_raise: the whole program ends with DEADLINE_EXCEEDED instead of returning partial results.
         note: receives, at every trace, the names of primitives that cannot be stopped.
 
     `until` is u32[2] from `handlers.deadline`. `is_expired` (bool[]) says whether the time was up when a loop looked
@@ -246,9 +228,7 @@ def interruptible(
     return g
 
 
-def _rewrite(
-    program: Any, arrays: list[Any], until: Any, must_raise: bool | Callable[[Any], bool], note: Any
-) -> tuple[list[Any], jax.Array]:
+def _rewrite(program: Any, arrays: list[Any], until: Any, must_raise: bool, note: Any) -> tuple[list[Any], jax.Array]:
     # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
     try:
         program = rewriting.alive(program)
@@ -262,8 +242,7 @@ def _rewrite(
                     hint=_ON_ONE_DEVICE,
                 )
             return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
-        guard = rewriting.Guard(tier(), until, must_raise(program) if callable(must_raise) else must_raise)
-        return rewriting.run(program, arrays, jnp.bool_(False), guard)
+        return rewriting.run(program, arrays, jnp.bool_(False), rewriting.Guard(tier(), until, must_raise))
     except BenchaxError:
         raise
     except Exception as error:

@@ -381,9 +381,6 @@ SPREAD = names(
     " all_gather_invariant reduce_scatter psum_scatter ragged_all_to_all"
 )
 """Primitives of programs for several devices."""
-LONG_NS = 1e6
-"""More than the few 0.1 ms by which stops are late anyway."""
-
 SHORT_NS = 100_000.0
 """This is short in comparison with the 1 ms by which a stop can be late."""
 
@@ -437,18 +434,6 @@ def _is_one_step(eqn: Any) -> bool:
 
 def has_checked(program: Any) -> bool:
     return any(is_checked(eqn) for eqn in open_program(program)[0].eqns)
-
-
-def is_long_without_loops(program: Any) -> bool:
-    """Whether much may be left to do when all loops that are checked have stopped."""
-    return _straight_ns(program) > LONG_NS
-
-
-def _straight_ns(program: Any) -> float:
-    return sum(
-        sum(map(_straight_ns, programs_of(eqn))) if is_checked(eqn) else equation_ns(eqn)
-        for eqn in open_program(program)[0].eqns
-    )
 
 
 def _has_arrays_only(eqn: Any) -> bool:

@@ -8,7 +8,6 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from benchax.case import Case, check_work
 from benchax.errors import NotMeasured, UsageError
+from benchax.keywords import positional_names
 from benchax.measuring import state
 from benchax.measuring.state import Parts
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
@@ -115,7 +115,7 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     def place_each(args: tuple[Any, ...], kwargs: Any) -> Call:
         return _map_dynamic(lambda value: jax.tree.map(place, value), (args, kwargs), static)
 
-    given = Inputs(args, dict(kwargs), static, "", labels=tuple(_positional_names(case.fn)))
+    given = Inputs(args, dict(kwargs), static, "", labels=tuple(positional_names(case.fn)))
     if given.is_stateful:
         # The user's own objects are not used again: a call would change them.
         given.parts.leaves[:] = [place(leaf) for leaf in given.parts.leaves]
@@ -227,7 +227,7 @@ def static_arguments(case: Case, args: tuple[Any, ...], kwargs: Any) -> tuple[in
     those that are not: what is missing there is static.
     """
     declared = {p + len(args) if isinstance(p, int) and p < 0 else p for p in case.static}
-    names = _positional_names(case.fn)
+    names = positional_names(case.fn)
     by_position = {i for i, name in enumerate(names[: len(args)]) if name in declared}
     by_name = {names[p] for p in declared if isinstance(p, int) and p < len(names) and names[p] in kwargs}
     return tuple(sorted(declared | by_position | by_name, key=str))
@@ -263,14 +263,6 @@ def _matched(candidates: list[int], missing: int, args: tuple[Any, ...], dynamic
 def _is_array(leaf: Any) -> bool:
     """A shape stands for an array."""
     return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
-
-
-def _positional_names(fn: Callable[..., Any]) -> list[str]:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # builtins and Compiled have none; then positions are all there is
-        return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[int | str, ...]) -> str:

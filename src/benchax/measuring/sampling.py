@@ -20,7 +20,7 @@ import jax
 from benchax.case import ExactCalls
 from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc, preemptions
-from benchax.measuring.timers.base import PreparedTimer
+from benchax.measuring.timers.base import PreparedTimer, refuse
 from benchax.model import Measurement, Options, Samples, Stop
 from benchax.stats.intervals import ENOUGH_RUNS
 from benchax.stats.summary import summarize
@@ -264,13 +264,20 @@ def believable(samples: Samples, call_s: float = 0.0) -> Samples:
         raise NotMeasured(
             f"XLA moved the work out of the timed region: the region {less}" if call_s > CALLING_S else f"it {less}"
         )
-    if samples.timer == "loop" and samples.summary.low_s is None:
-        raise NotMeasured(
-            f"its {plural(samples.summary.n, 'reading')} have no interval: they are too few, or the machine kept "
-            "changing its pace; a difference of two readings says nothing without one"
-        )
-    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
-        raise NotMeasured("its time is indistinguishable from zero: XLA removed the work, or noise dominates")
+    low_s = samples.summary.low_s
+    refuse(
+        (
+            samples.timer == "loop" and low_s is None,
+            (
+                f"its {plural(samples.summary.n, 'reading')} have no interval: they are too few, or the machine kept "
+                "changing its pace; a difference of two readings says nothing without one"
+            ),
+        ),
+        (
+            low_s is not None and low_s <= 0,
+            "its time is indistinguishable from zero: XLA removed the work, or noise dominates",
+        ),
+    )
     return samples
 
 

@@ -34,7 +34,7 @@ from benchax.machine.noise import paused_gc
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs, is_data, meshes_of, undeclared_static
 from benchax.measuring.program import CallableProgram, refuse_result
-from benchax.measuring.timers.base import Subject, on_fresh_stack
+from benchax.measuring.timers.base import Subject, on_fresh_stack, refuse
 from benchax.measuring.timers.embedding import number_like
 from benchax.model import Absent, Cache, CallFloor, Cold, Devices, DeviceShare, Stages, Transfer
 from benchax.program.cost import INLINE_FLOPS
@@ -330,16 +330,23 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
     Raises:
         NotMeasured: there is nothing to compare with, or a call is so long that its floor does not matter.
     """
-    if subject.program.kind == "eager":
-        raise NotMeasured("it is measured eagerly, where each operation is a call")
-    if subject.inputs.is_stateful:
-        raise NotMeasured("it changes its arguments in place, which a program that does next to nothing would not")
-    if call_s > LONGEST_CALL_S:
-        raise NotMeasured(f"it is for calls below {seconds(LONGEST_CALL_S)}, and this one takes {seconds(call_s)}")
-    if any(len(leaf.sharding.device_set) > 1 for leaf in subject.inputs.data):
-        raise NotMeasured("its inputs are on several devices")
-    if inline_flops is None and jax.default_backend() == "cpu":
-        raise NotMeasured("XLA does not say on which thread its program runs")
+    is_long = call_s > LONGEST_CALL_S
+    refuse(
+        (subject.program.kind == "eager", "it is measured eagerly, where each operation is a call"),
+        (
+            subject.inputs.is_stateful,
+            "it changes its arguments in place, which a program that does next to nothing would not",
+        ),
+        (is_long, f"it is for calls below {seconds(LONGEST_CALL_S)}, and this one takes {seconds(call_s)}"),
+        (
+            any(len(leaf.sharding.device_set) > 1 for leaf in subject.inputs.data),
+            "its inputs are on several devices",
+        ),
+        (
+            inline_flops is None and jax.default_backend() == "cpu",
+            "XLA does not say on which thread its program runs",
+        ),
+    )
     args, kwargs = jax.tree.map(number_like, subject.dynamic)
     floor = _nothing(jax.tree.structure(drop(subject.outputs)), (inline_flops or 0.0) < INLINE_FLOPS)
     if subject.program.kind == "compiled":

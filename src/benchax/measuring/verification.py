@@ -44,7 +44,7 @@ from benchax.measuring.jaxprs import (
 from benchax.measuring.program import as_reason
 from benchax.measuring.record import Notes
 from benchax.measuring.state import CallOutcome, data_of, is_key, is_same
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import Subject, refuse
 from benchax.model import Numerics
 from benchax.numerics import (
     Against,
@@ -384,10 +384,10 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     # same.
     if reference is not None and not subject.inputs.is_stateful:
         return subject.program.hide(reference())
-    if subject.impure:
-        raise NotMeasured(f"two traces of it differ, so that no other run of it is a reference: {subject.impure}")
-    if subject.program.eager is None:
-        raise NotMeasured("there is no eager function behind it to compare with")
+    refuse(
+        (subject.impure, f"two traces of it differ, so that no other run of it is a reference: {subject.impure}"),
+        (subject.program.eager is None, "there is no eager function behind it to compare with"),
+    )
     ready = subject.ready(subject.program.eager)
     with as_reason("the eager call failed"):
         result = jax.block_until_ready(ready())

@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 from greenlet import getcurrent, greenlet
 
+from benchax.errors import NotMeasured
 from benchax.machine.noise import clock_resolution_s
 from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, copied, without_static
@@ -370,6 +371,13 @@ def _arrays(*trees: Any) -> Iterator[Any]:
 
 def _apply(fn: Callable[..., Any], call: Call) -> Any:
     return fn(*call[0], **call[1])
+
+
+def refuse(*reasons: tuple[object, str]) -> None:
+    """Raises `NotMeasured` with the reason of the first condition that holds."""
+    for applies, why in reasons:
+        if applies:
+            raise NotMeasured(why)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.measuring.program import first_line
-from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
 from benchax.profiling import events
 from benchax.profiling.operations import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
@@ -60,10 +60,13 @@ def prepare(subject: Subject) -> PreparedTimer:
     platform = jax.default_backend()
     if platform == "gpu":
         return prepare_kernels(subject)
-    if platform not in ("cpu", "tpu"):
-        raise NotMeasured(f"there is no profiler for {platform} that tells the runs apart")
-    if not hasattr(jax.profiler, "ProfileOptions"):
-        raise NotMeasured(f"jax {jax.__version__} always records every call of Python; use 0.6.2 or newer")
+    refuse(
+        (platform not in ("cpu", "tpu"), f"there is no profiler for {platform} that tells the runs apart"),
+        (
+            not hasattr(jax.profiler, "ProfileOptions"),
+            f"jax {jax.__version__} always records every call of Python; use 0.6.2 or newer",
+        ),
+    )
     return _prepared(subject, EventCost(0.0, 0.0) if platform == "tpu" else event_cost())
 
 
@@ -273,12 +276,13 @@ ROUNDING_NS = 4
 
 def prepare_kernels(subject: Subject) -> PreparedTimer:
     """Raises `NotMeasured` with the reason where CUPTI cannot serve."""
-    if subject.inputs.is_stateful:
-        raise NotMeasured("it changes its arguments, and CUPTI's timer repeats the call on the same ones")
-    if subject.donates:
-        raise NotMeasured("it donates its arguments, and CUPTI's timer repeats the call on the same ones")
-    if subject.program.kind not in ("plain", "jit", "compiled"):
-        raise NotMeasured("CUPTI's timer of JAX takes jitted and compiled functions only")
+    repeats = "and CUPTI's timer repeats the call on the same ones"
+    is_jitted = subject.program.kind in ("plain", "jit", "compiled")
+    refuse(
+        (subject.inputs.is_stateful, f"it changes its arguments, {repeats}"),
+        (subject.donates, f"it donates its arguments, {repeats}"),
+        (not is_jitted, "CUPTI's timer of JAX takes jitted and compiled functions only"),
+    )
     measure = _measure()
 
     seen_ns: set[int] = set()

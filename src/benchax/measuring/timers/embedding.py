@@ -19,7 +19,7 @@ from jax import lax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.state import data_of, is_carried, is_key
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import Subject, refuse
 from benchax.program.hlo import entry_uses_parameters
 
 Leaves = list[Any]
@@ -53,7 +53,20 @@ def embed(subject: Subject, most_calls: int) -> Embedded:
     Raises:
         NotMeasured: it would not be the same function there, or not run every time.
     """
-    _check(subject)
+    refuse(
+        (
+            subject.donates and not subject.feedback,
+            "it donates arguments that its outputs cannot replace, so that a repetition has none",
+        ),
+        (
+            not subject.dynamic_leaves,
+            "it takes no arrays: nothing ties one repetition to the next, and XLA would run it once",
+        ),
+        (
+            entry_uses_parameters(subject.hlo) is False,
+            "its compiled program does not depend on its inputs, so that it would be computed once for all",
+        ),
+    )
     body, leaves = function_of_leaves(subject)
     # A loop carries no weak types: such numbers stay as they are.
     fed = {i: j for i, j in subject.fed_leaves.items() if not getattr(leaves[i], "weak_type", False)}
@@ -111,14 +124,3 @@ def number_like(leaf: Any) -> Any:
 def like(value: Any, data: Any) -> Any:
     """`data`, the numbers that a key is made of, as a key where `value` is one."""
     return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if is_key(value) else data
-
-
-def _check(subject: Subject) -> None:
-    if subject.donates and not subject.feedback:
-        raise NotMeasured("it donates arguments that its outputs cannot replace, so that a repetition has none")
-    if not subject.dynamic_leaves:
-        raise NotMeasured("it takes no arrays: nothing ties one repetition to the next, and XLA would run it once")
-    if entry_uses_parameters(subject.hlo) is False:
-        raise NotMeasured(
-            "its compiled program does not depend on its inputs, so that it would be computed once for all"
-        )

@@ -32,7 +32,7 @@ from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.program import as_reason
 from benchax.measuring.state import data_of
-from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
 from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, number_like
 from benchax.measuring.timers.regions import FORMS, Proven, Run, compile_proven, run_direct
 from benchax.model import Form
@@ -78,12 +78,13 @@ def prepare(subject: Subject) -> PreparedTimer:
 
 def _clock(leaves: Leaves, hlo: str) -> Tier:
     # In plain jit XLA gathers a sharded array before a custom call, and drops the sharding of what follows.
-    if any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array)):
-        raise NotMeasured("its inputs are sharded over devices, and reading the clock would gather them")
-    if (devices := count_devices(hlo)) > 1:
-        raise NotMeasured(f"it runs on {devices} devices, and a reading of the clock belongs to one device")
-    if jax.default_backend() != "cpu":
-        raise NotMeasured(f"there is no clock for compiled code on {jax.default_backend()} yet")
+    is_sharded = any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array))
+    devices, platform = count_devices(hlo), jax.default_backend()
+    refuse(
+        (is_sharded, "its inputs are sharded over devices, and reading the clock would gather them"),
+        (devices > 1, f"it runs on {devices} devices, and a reading of the clock belongs to one device"),
+        (platform != "cpu", f"there is no clock for compiled code on {platform} yet"),
+    )
     try:
         return tier()
     except NotAvailable as error:
