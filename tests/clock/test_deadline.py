@@ -17,7 +17,7 @@ import warm_python
 from jax import lax
 from jax_versions import IS_0_6
 
-from benchax.clock import deadline, handlers, rewriting, tiers, with_deadline
+from benchax.clock import handlers, rewriting, with_deadline
 from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
 from benchax.errors import DeadlineExceeded, NotAvailable, UsageError
@@ -119,14 +119,6 @@ def test_inside_jit_the_program_ends(arguments: tuple[Any, ...]) -> None:
         jax.block_until_ready(program(*arguments))
 
     assert jax.jit(halve)(1.0) == 1.5, "the process goes on"
-
-
-@pytest.mark.parametrize("tier_name", ["prebuilt", "python"])
-def test_every_tier_stops(tier_name: tiers.Name, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline, "tier", lambda: tiers.load(tier_name))
-
-    with pytest.raises(DeadlineExceeded):
-        with_deadline(endless, SOON)(1.0)
 
 
 def spin(x: Any) -> Any:

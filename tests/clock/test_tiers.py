@@ -29,15 +29,6 @@ def test_each_tier_passes_the_self_test(loaded):
     selftest.check(loaded)
 
 
-@pytest.mark.slow
-def test_each_tier_keeps_sixteen_functions_in_order(loaded):
-    times = [nanoseconds(jax.jit(lambda x: selftest._sixteen(x, loaded))(jnp.zeros(8))) for _ in range(3)]
-
-    for run in times:
-        judge_order(run)
-        assert (run[:, 1] - run[:, 0] >= SPIN_NS).all()
-
-
 def test_each_tier_stops_at_a_deadline_and_lengthens_its_strips(loaded):
     @jax.jit
     def f(seconds, x):

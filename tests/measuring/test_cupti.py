@@ -60,17 +60,24 @@ def test_on_nvidia_the_device_is_timed_by_cupti(gpu: type[Cupti], subject: Make)
     assert gpu.asked == [(False, 1), (False, 3), (False, 4)]
 
 
-def test_a_call_without_kernels_is_not_measured(gpu: type[Cupti], subject: Make, monkeypatch) -> None:
-    monkeypatch.setattr(gpu, "answer", None)
-
-    with pytest.raises(NotMeasured, match="it ran no kernel on the GPU"):
-        TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(8)))
+class Older:
+    def measure(self, f: Any, *, mode: str = "events", aggregate: bool = True) -> Any: ...
 
 
-def test_what_cupti_says_is_the_reason(gpu: type[Cupti], subject: Make, monkeypatch) -> None:
-    monkeypatch.setattr(gpu, "answer", RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\nand more"))
+@pytest.mark.parametrize(
+    ("of", "name", "value", "why"),
+    [
+        (Cupti, "answer", None, "it ran no kernel on the GPU"),
+        (Cupti, "answer", RuntimeError("CUPTI_ERROR_X\nand more"), r"^CUPTI: CUPTI_ERROR_X$"),
+        (profiler, "Cupti", Older, r"knows no finalize, iterations; 0\.7\.2 or newer does"),
+        (profiler, "Cupti", None, r"this jax has no timer by CUPTI \("),
+    ],
+    ids=["no kernels", "an error", "an older jax", "a jax without it"],
+)
+def test_what_cannot_be_timed_is_a_reason(of, name, value, why, gpu: type[Cupti], subject: Make, monkeypatch) -> None:
+    monkeypatch.setattr(of, name, value)
 
-    with pytest.raises(NotMeasured, match=r"^CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES$"):
+    with pytest.raises(NotMeasured, match=why):
         TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(8)))
 
 
@@ -81,23 +88,6 @@ def test_what_cupti_says_is_the_reason(gpu: type[Cupti], subject: Make, monkeypa
 def test_what_cannot_be_repeated_there_is_refused(of_the_case, why: str, gpu: type[Cupti], subject: Make) -> None:
     with pytest.raises(NotMeasured, match=why):
         TIMERS["device"].prepare(subject(lambda x: x + 1, "f32[8]", **of_the_case))
-
-
-def test_the_timer_of_an_older_jax_is_refused(gpu: type[Cupti], subject: Make, monkeypatch) -> None:
-    class Older:
-        def measure(self, f: Any, *, mode: str = "events", aggregate: bool = True) -> Any: ...
-
-    monkeypatch.setattr(profiler, "Cupti", Older)
-
-    with pytest.raises(NotMeasured, match=r"knows no finalize, iterations; 0\.7\.2 or newer does"):
-        TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(8)))
-
-
-def test_a_jax_without_the_timer_is_a_reason(gpu: type[Cupti], subject: Make, monkeypatch) -> None:
-    monkeypatch.delattr(profiler, "Cupti")
-
-    with pytest.raises(NotMeasured, match=r"this jax has no timer by CUPTI \(AttributeError: "):
-        TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(8)))
 
 
 def test_the_timer_of_this_jax_is_the_one_that_was_read(subject: Make) -> None:

@@ -29,8 +29,11 @@ def running(devices: int, seconds: float, work: float = 1.0) -> Any:
     return scaling._Running(ScalingPoint(devices, ""), work, unused, unused, 1, blocks)
 
 
-def test_half_the_time_on_twice_the_devices_is_all_that_they_could_give() -> None:
-    one, two = running(1, 1e-3), running(2, 0.5e-3)
+@pytest.mark.parametrize(("seconds", "work"), [(0.5e-3, 1.0), (1e-3, 2.0)], ids=["strong", "weak"])
+def test_half_the_time_or_twice_the_work_on_twice_the_devices_is_all_that_they_could_give(
+    seconds: float, work: float
+) -> None:
+    one, two = running(1, 1e-3), running(2, seconds, work)
 
     found = scaling._judge(two, one, one)
 
@@ -40,15 +43,6 @@ def test_half_the_time_on_twice_the_devices_is_all_that_they_could_give() -> Non
     assert found.efficiency.value == pytest.approx(1, rel=0.01)
     assert (found.efficiency.low or 2) < found.efficiency.value < (found.efficiency.high or 0)
     assert found.pays
-
-
-def test_twice_the_work_in_the_same_time_is_all_that_they_could_give() -> None:
-    one, two = running(1, 1e-3), running(2, 1e-3, work=2.0)
-
-    found = scaling._judge(two, one, one)
-
-    assert found.efficiency is not None
-    assert found.efficiency.value == pytest.approx(1, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +69,7 @@ def test_the_first_count_that_does_not_clearly_do_more_is_named() -> None:
     text = terminal.to_text(document(Scaling(CaseId("f"), HOST, "data", True, (CURVE,))))
     assert text.startswith("f: strong scaling pays up to 2 fake devices: 4 don't clearly get more done in a second\n")
     assert "not measured, because 7 does not divide" in text
-
-
-def test_where_each_count_pays_the_most_is_told() -> None:
     curve = ScalingCurve("weak", CURVE.points[:2])
-
     assert (curve.last_that_pays, curve.first_that_does_not_pay) == (2, None)
 
 
