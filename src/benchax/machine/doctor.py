@@ -162,7 +162,7 @@ def examine_clock(clock: Callable[[], int], readings: int = 10_000) -> Clock:
 
 @dataclass(frozen=True)
 class Advice:
-    """A disturbance: when it is there, and what is said of it: its effect on numbers, and the remedy."""
+    """A disturbance: when it is there, and the text about its effect on numbers and the remedy."""
 
     code: str
     severity: Severity
@@ -297,7 +297,7 @@ ADVICE = (
         lambda d: (d.machine.cpu_quota or math.inf) < _usable_cores(d),
         lambda d: (
             f"The container may use {number(d.machine.cpu_quota or 0.0)} of {_usable_cores(d)} cores. "
-            "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all of them "
+            "XLA sizes its thread pools by the cores, not by that limit. When the threads have used it up, all of them "
             "stand still for the rest of the period, usually 0.1 s. "
             "Raise the limit, or confine the run to no more cores than it allows (taskset -c)."
         ),
