@@ -290,7 +290,8 @@ def _size_name(node: ast.expr | None, frame: FrameType | None) -> str:
     if node is None or frame is None:
         return ""
     values = frame.f_locals
-    names = [name for part in _sizes(node, values) for name in _names(part) if _is_traced(values.get(name))]
+    named = [each for part in _sizes(node, values) for each in ast.walk(part) if isinstance(each, ast.Name)]
+    names = [each.id for each in named if isinstance(values.get(each.id), Tracer)]
     code = frame.f_code
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return next((f"the argument {name}" if name in arguments else name for name in names), "")
@@ -307,16 +308,6 @@ def _sizes(node: ast.expr, values: Mapping[str, Any]) -> Iterator[ast.expr]:
                 yield side
 
 
-def _names(node: ast.expr) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name):
-            yield each.id
-
-
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, Tracer)
-
-
 def _counterpart(node: ast.expr | None, frame: FrameType | None) -> tuple[str, str] | None:
     """("np.sin", "jnp.sin") if the call is of a function of NumPy, SciPy or math that JAX has, too."""
     if not isinstance(node, ast.Call) or frame is None:
@@ -329,10 +320,6 @@ def _counterpart(node: ast.expr | None, frame: FrameType | None) -> tuple[str, s
     top, *below = module.__name__.split(".")
     prefix, ours = _COUNTERPARTS.get(top, ("", None))
     whole = [*below, *path]
-    if ours is None or not callable(_attribute(ours, whole)):
+    if ours is None or not callable(reduce(lambda found, name: getattr(found, name, None), whole, ours)):
         return None
     return f"{root}.{'.'.join(path)}", f"{prefix}.{'.'.join(whole)}"
-
-
-def _attribute(of: Any, path: list[str]) -> Callable[..., Any] | None:
-    return reduce(lambda found, name: getattr(found, name, None), path, of)

@@ -275,7 +275,10 @@ def _run(
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
         _drop_disturbed_floor(record, subject)
-        _record_shares(record, subject)
+        if record.devices is not None:
+            record.enter("devices")
+            with record.or_absent("devices.shares"):
+                record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
         # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
         return subject
@@ -315,14 +318,6 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     _tell(case, "outputs", reveal(subject.returned))
     sampler.check(record, subject)
     return subject
-
-
-def _record_shares(record: Record, subject: Subject) -> None:
-    if record.devices is None:
-        return
-    record.enter("devices")
-    with record.or_absent("devices.shares"):
-        record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
 
 
 def _called_and_observed(

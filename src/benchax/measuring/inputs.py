@@ -112,23 +112,27 @@ def make_inputs(case: Case, seed: int) -> Inputs:
             narrowed.append(f"{asked} to {array.dtype}")
         return array
 
-    def place_each(args: tuple[Any, ...], kwargs: Any) -> Call:
-        return _map_dynamic(lambda value: jax.tree.map(place, value), (args, kwargs), static)
-
     given = Inputs(args, dict(kwargs), static, "", labels=tuple(positional_names(case.fn)))
     if given.is_stateful:
         # The user's own objects are not used again: a call would change them.
         given.parts.leaves[:] = [place(leaf) for leaf in given.parts.leaves]
         new_args, new_kwargs = given.renewed(copy=False)
     else:
-        new_args, new_kwargs = place_each(args, kwargs)
+        new_args, new_kwargs = put_each(place, args, kwargs, static)
     jax.block_until_ready((new_args, new_kwargs))
     text = signature(new_args, new_kwargs, static)
     what = tuple(dict.fromkeys(narrowed))
     setup = case.calls.setup if case.calls is not None else None
-    anew = None if setup is None else lambda: jax.block_until_ready(fit(case, place_each(*setup()), static))
+    anew = (
+        None if setup is None else lambda: jax.block_until_ready(fit(case, put_each(place, *setup(), static), static))
+    )
     call = fit(case, (new_args, new_kwargs), static)
     return Inputs(*call, static, text, sum(numpy_bytes), what, given.labels, anew=anew)
+
+
+def put_each(place: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Any, static: tuple[int | str, ...]) -> Call:
+    """The call with its leaves placed, but for what is static."""
+    return _map_dynamic(lambda value: jax.tree.map(place, value), (args, kwargs), static)
 
 
 def _map_dynamic(change: Callable[[Any], Any], call: Call, static: tuple[int | str, ...]) -> Call:

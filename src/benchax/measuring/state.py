@@ -101,7 +101,7 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
                 filled[i] = made
         return jax.tree.unflatten(structure, filled)
 
-    return Parts([_value(leaf) for leaf in leaves], names, merge)
+    return Parts([leaf[...] if is_ref(leaf) else leaf for leaf in leaves], names, merge)
 
 
 def put_back(tree: Any, parts: Parts) -> None:
@@ -132,13 +132,11 @@ def watch(tree: Any, names: Sequence[str], labels: Sequence[str] = ()) -> Callab
     }
     if any(name not in variables for name in names):  # arrays without a variable around them, or made by the call
         return lambda: [leaf for leaf in take_apart(tree).leaves if isinstance(leaf, jax.Array)]
-    readers = [_reader(variables[name]) for name in names]
+    # `get_raw_value` since flax 0.12; `raw_value` before.
+    readers = [
+        getattr(variables[name], "get_raw_value", partial(getattr, variables[name], "raw_value")) for name in names
+    ]
     return lambda: [value for read in readers if not is_ref(value := read())]
-
-
-def _reader(variable: Any) -> Callable[[], Any]:
-    """`get_raw_value` since flax 0.12; `raw_value` before."""
-    return getattr(variable, "get_raw_value", None) or (lambda: variable.raw_value)
 
 
 def data_of(value: Any) -> Any:
@@ -163,10 +161,6 @@ def is_ref(leaf: Any) -> bool:
     """Is it a reference, or a tracer of one? `jax.Ref` is public since jax 0.8; before, its type tells."""
     kind = getattr(jax, "Ref", None)
     return hasattr(getattr(leaf, "aval", None), "inner_aval") if kind is None else isinstance(leaf, kind)
-
-
-def _value(leaf: Any) -> Any:
-    return leaf[...] if is_ref(leaf) else leaf
 
 
 def _first_of_each(leaves: Sequence[Any]) -> dict[int, int]:
@@ -263,7 +257,9 @@ State = Mapping[str, tuple[str, int | None, Any]]
 
 def state_of(fn: Callable[..., Any]) -> State:
     """As it is now."""
-    return {name: (_short(value), _length(value), _fingerprint(value)) for name, value, _ in _reached(fn, set())}
+    values = values_of(fn)
+    lengths = {name: len(v) for name, v in values.items() if isinstance(v, list | dict | set | tuple | frozenset)}
+    return {name: (_short(value), lengths.get(name), _fingerprint(value)) for name, value in values.items()}
 
 
 def values_of(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -275,7 +271,8 @@ def remember(fn: Callable[..., Any]) -> Callable[[], None]:
     """Returns a function that restores all that `fn` reaches now: names that are bound again, and members of lists,
     dicts and sets.
     """
-    kept = [(value, put, _members(value)) for _, value, put in _reached(fn, set())]
+    reached = list(_reached(fn, set()))
+    kept = [(v, put, v.copy() if type(v) in (list, dict, set) else None) for _, v, put in reached]
 
     def put_back() -> None:
         for value, put, members in kept:
@@ -285,10 +282,6 @@ def remember(fn: Callable[..., Any]) -> Callable[[], None]:
                 (value.extend if isinstance(value, list) else value.update)(members)
 
     return put_back
-
-
-def _members(value: Any) -> Any:
-    return value.copy() if type(value) in (list, dict, set) else None
 
 
 def changes(before: State, after: State) -> dict[str, str]:
@@ -386,10 +379,6 @@ def _fingerprint(value: Any, depth: int = DEPTH) -> Any:
 def _short(value: Any) -> str:
     is_plain = value is None or isinstance(value, bool | int | float | complex | str)
     return repr(value)[:40] if is_plain else type(value).__name__
-
-
-def _length(value: Any) -> int | None:
-    return len(value) if isinstance(value, list | dict | set | tuple | frozenset) else None
 
 
 WRITES = ("swap", "addupdate")

@@ -114,7 +114,8 @@ def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = N
     if any(run.shape != a.shape for run in every):
         return LeafVerdict("undecided", why="its shape depends on rounding")
     beside = every if reference_error is None else [*every, np.asarray(reference_error)]
-    if all(_same(run, beside[0]) for run in every) and (not is_inexact(a.dtype) or leaf.numerics.nonfinite):
+    is_same = all(run.shape == beside[0].shape and run.tobytes() == beside[0].tobytes() for run in every)
+    if is_same and (not is_inexact(a.dtype) or leaf.numerics.nonfinite):
         return LeafVerdict("differs")
     if leaf.numerics.nonfinite:
         return _nonfinite(beside)
@@ -246,10 +247,6 @@ def _times(far: float, scale: float) -> str:
 
 def _eps(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps) if is_inexact(dtype) else 0.0
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def _flat(x: np.ndarray) -> np.ndarray:
