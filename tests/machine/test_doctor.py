@@ -150,37 +150,42 @@ class TestAdvice:
         assert advise(HEALTHY) == ()
 
     @pytest.mark.parametrize(
-        ("code", "severity", "diagnosis"),
+        ("code", "diagnosis"),
         [
-            ("stolen", "warning", replace(HEALTHY, noise=Noise(0.5, 0.0, 0.04))),
-            ("busy", "warning", replace(HEALTHY, noise=Noise(9.0, 0.3, 0.0))),
-            ("loaded", "warning", replace(HEALTHY, noise=Noise(9.0, 0.0, 0.0))),
-            ("gaps", "warning", replace(HEALTHY, gaps=Gaps(1.0, 40, 0.05, 0.008))),
-            ("unsteady", "warning", replace(HEALTHY, spread=ReadingSpread(1e-4, 0.2, 3.0))),
-            ("noise-floor", "warning", replace(HEALTHY, smallest_effect=0.08)),
-            ("quota", "warning", replace(HEALTHY, machine=Machine(cpu_quota=1.5))),
-            ("confined", "info", with_environment(affinity=(0, 1))),
-            ("virtual-machine", "info", with_environment(virtual_machine=True)),
-            ("governor", "warning", with_environment(governor="powersave")),
-            ("turbo", "info", replace(HEALTHY, machine=Machine(is_turbo_on=True))),
-            ("smt", "info", replace(HEALTHY, machine=Machine(is_smt_on=True))),
-            ("small-pages", "info", with_environment(huge_pages="never")),
-            ("clock", "warning", replace(HEALTHY, clock=Clock(1e-9, 2e-6))),
-            ("slow-python", "error", replace(HEALTHY, interpreter=Interpreter(is_debug_build=True))),
-            ("slow-python", "error", replace(HEALTHY, interpreter=Interpreter(tracers=("coverage",)))),
-            ("threads", "info", replace(HEALTHY, interpreter=Interpreter(threads=3))),
-            ("jax-debugging", "error", with_environment(config={"jax_debug_nans": True})),
+            ("stolen", replace(HEALTHY, noise=Noise(0.5, 0.0, 0.04))),
+            ("busy", replace(HEALTHY, noise=Noise(9.0, 0.3, 0.0))),
+            ("loaded", replace(HEALTHY, noise=Noise(9.0, 0.0, 0.0))),
+            ("gaps", replace(HEALTHY, gaps=Gaps(2.0, 80, 0.1, 0.008))),
+            ("unsteady", replace(HEALTHY, spread=ReadingSpread(1e-4, 0.2, 3.0))),
+            ("noise-floor", replace(HEALTHY, smallest_effect=0.081)),
+            ("quota", replace(HEALTHY, machine=Machine(cpu_quota=1.5))),
+            ("confined", with_environment(affinity=(0, 1))),
+            ("virtual-machine", with_environment(virtual_machine=True)),
+            ("governor", with_environment(governor="powersave")),
+            ("turbo", replace(HEALTHY, machine=Machine(is_turbo_on=True))),
+            ("smt", replace(HEALTHY, machine=Machine(is_smt_on=True))),
+            ("small-pages", with_environment(huge_pages="never")),
+            ("clock", replace(HEALTHY, clock=Clock(1e-9, 2e-6))),
             (
-                "inline-dispatch",
-                "info",
-                with_environment(backend="cpu", config={"jax_cpu_enable_async_dispatch": False}),
+                "interpreted-clock",
+                replace(HEALTHY, compiled_clock=CompiledClock("python", 1.8e-6, ("gone", "no 'cc'"))),
             ),
-            ("compile-cache", "info", with_environment(config={"jax_compilation_cache_dir": "/tmp/cache"})),
-            ("flags", "info", with_environment(flags={"XLA_FLAGS": "--xla_a"})),
+            ("no-compiled-clock", replace(HEALTHY, compiled_clock=CompiledClock(reasons=("JAX has no CPU here",)))),
+            ("slow-python", replace(HEALTHY, interpreter=Interpreter(is_debug_build=True))),
+            ("slow-python", replace(HEALTHY, interpreter=Interpreter(True, ("coverage.tracer (sys.settrace)",)))),
+            ("threads", replace(HEALTHY, interpreter=Interpreter(threads=3))),
+            ("jax-debugging", with_environment(config={"jax_debug_nans": True})),
+            ("inline-dispatch", with_environment(backend="cpu", config={"jax_cpu_enable_async_dispatch": False})),
+            ("compile-cache", with_environment(config={"jax_compilation_cache_dir": "/tmp/cache"})),
+            ("flags", with_environment(flags={"XLA_FLAGS": "--xla_a"})),
         ],
     )
-    def test_one_trouble_gets_one_remark(self, code: str, severity: str, diagnosis: Diagnosis) -> None:
-        assert [(remark.code, remark.severity) for remark in advise(diagnosis)] == [(code, severity)]
+    def test_one_trouble_gets_one_remark(self, code: str, diagnosis: Diagnosis, snapshot: Any) -> None:
+        """It says what, and what it means, and what to do."""
+        (remark,) = advise(diagnosis)
+
+        assert remark.code == code
+        assert (remark.severity, remark.message) == snapshot
 
     @pytest.mark.parametrize(
         "diagnosis",
@@ -197,31 +202,6 @@ class TestAdvice:
     def test_what_is_fine_or_not_known_gets_none(self, diagnosis: Diagnosis) -> None:
         assert advise(diagnosis) == ()
 
-    def test_a_remark_says_what_and_what_it_means_and_what_to_do(self) -> None:
-        (remark,) = advise(replace(HEALTHY, noise=Noise(0.5, 0.0, 0.04)))
-
-        assert remark.message == (
-            "The hypervisor took 4.0 % of the CPU time. Samples stand still for milliseconds, and times change with "
-            "the neighbours. Keep samples short, compare side by side, in one session, or use a machine "
-            "with dedicated cores."
-        )
-
-    def test_numbers_are_those_that_were_found(self) -> None:
-        troubled = replace(
-            HEALTHY,
-            gaps=Gaps(2.0, 80, 0.1, 0.008),
-            machine=Machine(cpu_quota=1.5),
-            smallest_effect=0.081,
-            interpreter=Interpreter(True, ("coverage.tracer (sys.settrace)",)),
-        )
-
-        messages = {remark.code: remark.message for remark in advise(troubled)}
-
-        assert "for 5.0 % of the time: 40.0 gaps per second, the longest 8.00 ms." in messages["gaps"]
-        assert "may use 1.50 of 4 cores" in messages["quota"]
-        assert "a slowdown below 8.1 % is often missed, even side by side in 150 rounds" in messages["noise-floor"]
-        assert "is a debug build and is watched by coverage.tracer (sys.settrace)." in messages["slow-python"]
-
     def test_the_cores_that_count_for_a_quota_are_those_allowed(self) -> None:
         diagnosis = replace(with_environment(affinity=(0,)), machine=Machine(cpu_quota=1.0))
 
@@ -236,24 +216,6 @@ class TestAdvice:
 
     def test_debugging_settings_are_settings_that_are_recorded(self) -> None:
         assert set(doctor.DEBUGGING) <= set(environment.CONFIG)
-
-
-@pytest.mark.parametrize(
-    ("inside", "code", "told"),
-    [
-        (
-            CompiledClock("python", 1.8e-6, ("prebuilt: gone", "built: there is no C compiler 'cc'")),
-            "interpreted-clock",
-            "at 1.80 µs a reading: prebuilt: gone; built: there is no C compiler 'cc'.",
-        ),
-        (CompiledClock(reasons=("JAX has no CPU here",)), "no-compiled-clock", "JAX has no CPU here"),
-    ],
-)
-def test_a_missing_clock_in_compiled_code_is_told_with_the_reason(inside: CompiledClock, code: str, told: str) -> None:
-    (advice,) = advise(replace(HEALTHY, compiled_clock=inside))
-
-    assert (advice.code, advice.severity) == (code, "warning")
-    assert told in advice.message
 
 
 def test_the_clock_inside_compiled_code_is_really_read() -> None:
