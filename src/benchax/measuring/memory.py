@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc
 from benchax.measuring.record import Record
+from benchax.measuring.stages import timed
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options
 from benchax.units import plural, size
@@ -136,10 +137,8 @@ def _call(call: Callable[[], Any]) -> tuple[Any, float]:
     Raises:
         NotMeasured: it compiles, as eager loops over lambdas do in every call.
     """
-    start = time.perf_counter_ns()
     with watch_compiles() as log:
-        outputs = jax.block_until_ready(call())
-    elapsed_s = (time.perf_counter_ns() - start) / 1e9
+        outputs, elapsed_s = timed(lambda: jax.block_until_ready(call()))
     if log.compiles:
         raise NotMeasured(
             f"each call compiles ({plural(log.compiles, 'program')} this time), and the compiler's memory "

@@ -28,10 +28,6 @@ Enter = Callable[[str], None]
 """Told the name of each step before it begins."""
 
 
-def ignore_step(step: str) -> None:
-    """Ignores the step."""
-
-
 @dataclass(frozen=True)
 class FirstRun:
     """The first call of a program."""
@@ -43,7 +39,7 @@ class FirstRun:
     """Programs that were compiled in it: then its time is not that of a first run."""
 
 
-def prepare(case: Case, seed: int = 0, enter: Enter = ignore_step) -> Prepared:
+def prepare(case: Case, seed: int = 0, enter: Enter = lambda step: None) -> Prepared:
     """The case with its inputs.
 
     Args:
@@ -63,7 +59,7 @@ class Prepared:
 
     program: CallableProgram
     inputs: Inputs
-    tell: Enter = ignore_step
+    tell: Enter = lambda step: None
     forgets: bool = True
     """False leaves a jitted function the programs that it has: to look at one, times are not needed."""
     step: str = "trace"
