@@ -44,35 +44,33 @@ def reading(own_s: float = 0.0, cores: int = 2, **by_kind: float) -> Reading:
 
 
 class TestShares:
-    def test_others_are_what_is_busy_and_not_ours(self) -> None:
-        begun = reading(own_s=5.0, user=100.0, system=50.0, idle=1000.0, iowait=1.0, steal=0.0)
-        ended = reading(own_s=6.0, user=101.5, system=50.5, idle=1001.0, iowait=1.5, steal=0.5)
-
-        found = between(begun, ended)
-
-        # 4 s in all, 2 of them busy, 1 ours. Waiting for a disk is nobody's work, stolen time is not ours to count.
-        assert found == Noise(None, others_share=0.25, steal_share=0.125)
-
-    def test_guests_are_not_counted_twice(self) -> None:
-        begun = reading(user=0.0, nice=0.0, idle=0.0, guest=0.0, guest_nice=0.0)
-        ended = reading(user=1.0, nice=1.0, idle=2.0, guest=1.0, guest_nice=1.0)
-
-        assert between(begun, ended).others_share == 0.5
-
-    def test_a_counter_that_steps_back_counts_as_standing_still(self) -> None:
-        begun = reading(user=0.0, idle=100.0, iowait=5.0)
-        ended = reading(user=1.0, idle=101.0, iowait=3.0)
-
-        assert between(begun, ended).others_share == 0.5
-
-    def test_never_below_zero(self) -> None:
-        """Our own time is exact, the rest is counted in ticks of 10 ms."""
-        begun, ended = reading(user=0.0, idle=0.0), reading(own_s=1.004, user=1.0, idle=1.0)
-
-        assert between(begun, ended).others_share == 0.0
-
-    def test_steal_is_none_where_the_system_has_no_such_count(self) -> None:
-        assert between(reading(user=0.0, idle=0.0), reading(user=1.0, idle=1.0)).steal_share is None
+    @pytest.mark.parametrize(
+        ("begun", "ended", "others", "steal"),
+        [
+            (
+                # 4 s in all, 2 of them busy, 1 ours. Waiting for a disk is nobody's work, and stolen time is not ours.
+                reading(own_s=5.0, user=100.0, system=50.0, idle=1000.0, iowait=1.0, steal=0.0),
+                reading(own_s=6.0, user=101.5, system=50.5, idle=1001.0, iowait=1.5, steal=0.5),
+                0.25,
+                0.125,
+            ),
+            (
+                # Guests are not counted twice; without such a count, there is no steal.
+                reading(user=0.0, nice=0.0, idle=0.0, guest=0.0, guest_nice=0.0),
+                reading(user=1.0, nice=1.0, idle=2.0, guest=1.0, guest_nice=1.0),
+                0.5,
+                None,
+            ),
+            # A counter that steps back counts as standing still.
+            (reading(user=0.0, idle=100.0, iowait=5.0), reading(user=1.0, idle=101.0, iowait=3.0), 0.5, None),
+            # Never below zero: our own time is exact, the rest is counted in ticks of 10 ms.
+            (reading(user=0.0, idle=0.0), reading(own_s=1.004, user=1.0, idle=1.0), 0.0, None),
+        ],
+    )
+    def test_others_are_what_is_busy_and_not_ours(
+        self, begun: Reading, ended: Reading, others: float, steal: float | None
+    ) -> None:
+        assert between(begun, ended) == Noise(None, others_share=others, steal_share=steal)
 
     @pytest.mark.parametrize(("idle_s", "cores", "says"), [(0.49, 1, False), (0.5, 1, True), (0.5, 8, False)])
     def test_too_short_to_say(self, idle_s: float, cores: int, says: bool) -> None:
