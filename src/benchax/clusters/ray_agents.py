@@ -51,7 +51,7 @@ from benchax.model import Environment, Failure, Measurement
 from benchax.units import plural, seconds
 from benchax.workers.pickling import SENT_FROM, Sealed, seal
 from benchax.workers.pool import Pool
-from benchax.workers.ranks import BY_HAND, free_port
+from benchax.workers.ranks import BY_HAND, free_port, spare_pool
 from benchax.workers.task import CallLimits, Say, limit_stages, task
 from benchax.workers.worker import PLAIN, import_paths
 
@@ -74,6 +74,7 @@ class _OnRay:
     def __init__(self, ray: Any, folder: Path) -> None:
         self.ray, self.folder = ray, folder
         self.calls = RayCalls(ray)
+        self.strategies = require("ray.util.scheduling_strategies", doing="measuring on a cluster")
 
     def _find_places(self, needed: Any, limits: CallLimits) -> list[Place]:
         """Keeps what the start needs. Raises `UsageError` if there is no place."""
@@ -90,7 +91,7 @@ class _OnRay:
         """Starts an actor with this part of a node.
 
         Args:
-            where: the place, from `only` or `in_bundle`.
+            where: the place, as one of Ray's `strategies`.
             gpus: must be given: without any, Ray hides the available GPUs.
         """
         actor = self.ray.remote(make_actor_class())
@@ -174,7 +175,8 @@ class RayAgents(_OnRay):
     def _start_agent(self, place: dict[str, Any]) -> None:
         self.attempts[place["NodeID"]] = number = self.attempts.get(place["NodeID"], 0) + 1
         resources = place["Resources"]
-        actor = self._make_actor(only(place), resources["CPU"], resources.get("GPU", 0))
+        there = self.strategies.NodeAffinitySchedulingStrategy(place["NodeID"], soft=False)
+        actor = self._make_actor(there, resources["CPU"], resources.get("GPU", 0))
         agent = AgentHandle(f"{place['NodeID'][:12]}-{number}", place, actor)
         self.agents[agent.id] = agent
         self.calls.begin(agent.id, "probe", lambda: actor.probe.remote())
@@ -366,8 +368,10 @@ class RayGang(_OnRay):
         self.close()
         self._number += 1
         self._set_aside()
+        in_bundle = partial(self.strategies.PlacementGroupSchedulingStrategy, self.group)
         self.actors = [
-            self._make_actor(in_bundle(self.group, seat.bundle), seat.cpus, seat.gpus) for seat in self.seats
+            self._make_actor(in_bundle(placement_group_bundle_index=seat.bundle), seat.cpus, seat.gpus)
+            for seat in self.seats
         ]
         everybody = len(self.actors)
         for rank, versions in enumerate(self._ask("probe", [()] * everybody)):
@@ -489,13 +493,12 @@ class NodeAgent:
 
     def examine(self, needed: Sealed, limit_s: float) -> Examination | Failure:
         """Returns the facts about this node; a failure if a worker cannot load what the calls need."""
-        found = self.pool.call(examine_node, needed, limit_stages(limit_s), shows_output=False)
-        self.pool.prepare()
-        return found
+        return self.pool.call(examine_node, needed, limit_stages(limit_s), shows_output=False)
 
     def load(self, needed: Sealed, limit_s: float) -> Environment | Failure:
-        """Returns the environment here, or a failure as `examine` does. Ranks have separate pools, and need no more."""
-        return self.pool.call(capture_environment, needed, limit_stages(limit_s), shows_output=False)
+        """Returns the environment here, or a failure as `examine` does, for a rank, which then has this pool."""
+        with spare_pool() as pool:
+            return pool.call(capture_environment, needed, limit_stages(limit_s), shows_output=False)
 
     def make_call(self, job: NodeCall) -> tuple[list[dict[str, Any]], Any]:
         """(announcements, outcome)"""
@@ -608,20 +611,6 @@ def list_places(ray: Any) -> list[Place]:
 
 def name_place(place: Place) -> str:
     return f"{place['NodeManagerHostname']} ({place['NodeManagerAddress']}, {place['NodeID'][:6]})"
-
-
-def only(place: Place) -> Any:
-    """Ray's way to say: there, and nowhere else."""
-    return _strategies().NodeAffinitySchedulingStrategy(place["NodeID"], soft=False)
-
-
-def in_bundle(group: Any, bundle: int) -> Any:
-    """Returns Ray's scheduling strategy for one part of the resources that were set aside together."""
-    return _strategies().PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-
-
-def _strategies() -> Any:
-    return require("ray.util.scheduling_strategies", doing="measuring on a cluster")
 
 
 def stop_agent(ray: Any, actor: Any) -> None:

@@ -52,8 +52,6 @@ MOST_CALLS = 50
 TRIAL_S = 0.05
 """The length of readings by a timer that prepares: programs take longer to compile than this."""
 
-Check = Callable[..., Any]
-
 NO_NUMERICS = Absent("numerics", "a grid compares functions with one another, not with their eager forms")
 
 
@@ -68,7 +66,7 @@ class CellRequest:
     """One per trial."""
     options: Options
     """The options of its row; the first trial's seed takes the place of theirs."""
-    check: Check | None = None
+    check: Callable[..., Any] | None = None
     """A check of the output and the inputs. Without a check, the output must have the shape of `expected`."""
     expected: str = ""
     """A shape text; empty if there is nothing to agree with yet."""
@@ -152,12 +150,13 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
 
 
 def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    made: Any = point.value
-    if point.make is not None:
-        made = point.make(jax.random.key(seed), made)
     # A callable pytree (an equinox module) is data.
-    elif callable(made) and jax.tree_util.all_leaves([made]):
-        made = made(jax.random.key(seed))
+    is_maker = callable(point.value) and jax.tree_util.all_leaves([point.value])
+    made = point.value
+    if point.make is not None:
+        made = point.make(jax.random.key(seed), point.value)
+    elif is_maker:
+        made = point.value(jax.random.key(seed))
     # Named tuples are one input, as any other pytree is.
     return (made if type(made) is tuple else (made,)), {}
 

@@ -107,12 +107,8 @@ def agreement(outputs: Any, reference: Any) -> Numerics:
 
 
 def _tolerance(tree: Any) -> float:
-    inexact = [leaf.dtype for leaf in jax.tree.leaves(tree) if _is_inexact(leaf)]
-    return max(map(tolerance, inexact), default=0.0)
-
-
-def _is_inexact(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray) and jnp.issubdtype(leaf.dtype, np.inexact)
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(tree) if isinstance(leaf, np.ndarray)]
+    return max((tolerance(dtype) for dtype in dtypes if jnp.issubdtype(dtype, np.inexact)), default=0.0)
 
 
 # ---- on request, after everything was measured ------------------------------------------------------------------

@@ -149,7 +149,7 @@ class Pool:
         except UsageError as error:
             return diagnose(error, "start")
         self._modules.add(job.task.module)
-        conclusion = None
+        conclusion = Conclusion()
         for _ in range(_ATTEMPTS):
             try:
                 self._fill(place + 1)
@@ -158,8 +158,7 @@ class Pool:
             conclusion = self._converse(self._ready[place], job, sections, on_message)
             if not conclusion.is_stale:
                 return conclusion.outcome
-        why = "" if conclusion is None else conclusion.doubt
-        text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {why}"
+        text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {conclusion.doubt}"
         return Failure("error", "start", text)
 
     def _converse(self, worker: Worker, job: Job, sections: list[Any], on_message: Listener) -> Conclusion:

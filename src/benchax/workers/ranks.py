@@ -24,7 +24,7 @@ import re
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -248,9 +248,21 @@ class RankEnd:
     at: float
 
 
-RANK = "benchax.workers.rank"
 _spare: list[Pool] = []
 """Pools whose ranks have ended well: importing JAX takes each a second."""
+
+
+def take_pool() -> Pool:
+    """A pool does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet."""
+    return _spare.pop() if _spare else Pool(warm=False, reuse=False, preload=("benchax.workers.rank",))
+
+
+@contextlib.contextmanager
+def spare_pool() -> Generator[Pool, None, None]:
+    """A pool that the next rank here has afterwards."""
+    pool = take_pool()
+    yield pool
+    _spare.append(pool)
 
 
 class RankLaunch:
@@ -270,8 +282,7 @@ class RankLaunch:
             lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + options.max_time_s,
             memory_bytes=options.memory_limit_bytes,
         )
-        # A pool does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet.
-        self.pools = [_spare.pop() if _spare else Pool(warm=False, reuse=False, preload=(RANK,)) for _ in jobs]
+        self.pools = [take_pool() for _ in jobs]
         self.steps = dict.fromkeys(range(count), "start")
         self.found: queue.Queue[RankEnd] = queue.Queue()
         self.threads = [
