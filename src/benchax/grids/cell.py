@@ -150,13 +150,12 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
 
 
 def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    made, make = point.value, point.make
     # A callable pytree (an equinox module) is data.
     is_maker = callable(point.value) and jax.tree_util.all_leaves([point.value])
-    made = point.value
-    if point.make is not None:
-        made = point.make(jax.random.key(seed), point.value)
-    elif is_maker:
-        made = point.value(jax.random.key(seed))
+    if make is not None or is_maker:
+        key = jax.random.key(seed)
+        made = make(key, made) if make is not None else made(key)
     # Named tuples are one input, as any other pytree is.
     return (made if type(made) is tuple else (made,)), {}
 
