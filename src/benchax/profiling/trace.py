@@ -1,6 +1,6 @@
 """Turns a trace into a table: operations by self time, devices by busy and idle time, runs by device time.
 
-`operations.py` finds the calls and adds them up, and `compiled_modules.py` finds their source. This module puts them
+`operations.py` finds the calls and adds them up, and `events.py` reads their programs. This module puts them
 together with data from the host's threads: steps that the program marked, and the work of the compiler, pass by pass. A
 trace without operations gives no empty table. A remark states what the trace has instead, and what to do.
 """
