@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -55,24 +56,15 @@ def draw_each(show: Callable[[ProgressEvent], None], screen: io.StringIO, *event
 # ---- who is told -------------------------------------------------------------------------------------------------
 
 
-def test_a_function_gets_the_events_and_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("progress", ["function", None, False])
+def test_elsewhere_nothing_is_shown_that_was_not_asked_for(progress: Any, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[ProgressEvent] = []
 
-    with show_progress(told.append) as report:
-        report(event("run"))
-
-    assert told == [event("run")]
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("progress", [None, False])
-def test_elsewhere_nothing_is_shown_that_was_not_asked_for(
-    progress: bool | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with show_progress(progress) as report:
+    with show_progress(told.append if progress == "function" else progress) as report:
         report(event("run"))
         report(ProgressEvent("a sentence", is_lasting=True))
 
+    assert [each.item for each in told] == (["f[n=4]", "a sentence"] if progress == "function" else [])
     assert capsys.readouterr() == ("", "")
 
 
