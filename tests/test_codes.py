@@ -24,14 +24,21 @@ def written_codes() -> Iterator[str]:
     """First arguments of `Remark`, and of functions that pass a `code` on to it, as they are written in the source."""
     for file in PACKAGE.rglob("*.py"):
         nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
-        makers = (
-            {f.name for f in functions if any(a.arg == "code" for a in f.args.args[:2])} if _remarks(nodes) else set()
-        )
+        makers = {node.name for node in nodes if _takes_code(node)} if _remarks(nodes) else set()
         assigned = {n.targets[0].id: n.value for n in nodes if isinstance(n, ast.Assign) if _is_name(n.targets[0])}
         for call in nodes:
             if isinstance(call, ast.Call) and call.args and _called(call) in {"Remark", *makers}:
                 yield from _texts(call.args[0], {**assigned})
+
+
+def _takes_code(node: ast.AST) -> bool:
+    """Is it a function with such an argument, or a class whose first field is one?"""
+    match node:
+        case ast.FunctionDef(args=given):
+            return any(each.arg == "code" for each in given.args[:2])
+        case ast.ClassDef(body=[ast.Expr(), ast.AnnAssign(target=ast.Name("code")), *_]):
+            return True
+    return False
 
 
 def _texts(node: ast.expr, assigned: dict[str, ast.expr]) -> Iterator[str]:

@@ -59,7 +59,6 @@ def test_self_times_and_runs_add_up(kept: Profile) -> None:
     assert sum(op.share for op in kept.ops) == pytest.approx(1)
     assert kept.devices[0].busy_s <= kept.devices[0].span_s
     assert kept.compile_s is None, "compiled before the recording"
-    assert kept.recording_cost is None, "too few events to matter"
 
 
 @jax.jit
@@ -94,6 +93,15 @@ def test_where_the_number_of_calls_is_given_none_is_made_without_the_recording()
     assert "of a call adds to its time was not measured, because all calls were recorded" in " ".join(
         str(found).split()
     )
+
+
+@pytest.mark.slow
+def test_of_few_events_nothing_is_said_about_their_cost() -> None:
+    product = jax.jit(lambda x: x @ x)
+
+    found = benchax.profile(product, jnp.full((2048, 2048), 0.01), runs=3)
+
+    assert found.recording_cost is None
 
 
 @pytest.mark.filterwarnings("ignore:builtin type event_stats")  # as an error, it ends Python (jaxlib 0.12.0.1)

@@ -23,7 +23,7 @@ Two rules differ from XLA. Sorting n rows of m is n·m·log2(m) comparisons (XLA
 and Implementation of FFTW3, Proc. IEEE 93, 2005, section VI). XLA counts 8·N·floor(log2(N)), for real numbers or
 not, and the product of the logarithms of several axes.
 
-Bytes are read once per operand and written once. Slices, gathers and updates in place touch the elements that they
+Bytes are read once per operand and written once. Slices, gathers and updates in visit touch the elements that they
 move, not the whole array. This module does not know what caches keep.
 """
 
@@ -146,14 +146,14 @@ def _convolution(computation: Computation, instruction: Instruction, applied: Ap
         return Work()
     places = 1
     for axis, window in enumerate(_windows(instruction, len(kernel) - 2)):
-        place = str(axis)
-        places *= _valid(image[labels[1].index(place)], result[labels[3].index(place)], window)
+        visit = str(axis)
+        places *= _valid(image[labels[1].index(visit)], result[labels[3].index(visit)], window)
     channels = result[labels[3].index("b")] * result[labels[3].index("f")] * kernel[labels[2].index("i")]
     return Work(flops=2.0 * channels * places)
 
 
 def _valid(image: int, result: int, window: dict[str, int]) -> int:
-    """(place of the result, place of the window) pairs along one axis that meet an element of the image."""
+    """(visit of the result, visit of the window) pairs along one axis that meet an element of the image."""
     dilated = (image - 1) * window["lhs_dilate"] + 1
     first = np.arange(result, dtype=np.int64) * window["stride"] - window["pad"]
     count = 0
@@ -249,7 +249,7 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
     if opcode in ("slice", "dynamic-slice", "gather"):
         return 2 * result + sum(shape_bytes(each.shape) for each in operands[1:])
     if opcode == "dynamic-update-slice" and len(operands) > 1:
-        # In place: the update and its indices are read, the update is written; the array around them stays.
+        # In visit: the update and its indices are read, the update is written; the array around them stays.
         return sum(shape_bytes(each.shape) for each in operands[1:]) + shape_bytes(operands[1].shape)
     if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
         # The second result is room to work in.
@@ -268,7 +268,7 @@ def fusion_bytes(inside: Computation) -> int:
 
 
 def _written_bytes(inside: Computation, result: Instruction) -> int:
-    """An update in place writes the update."""
+    """An update in visit writes the update."""
     result = inside.behind_bitcasts(result)[-1]
     operands = inside.operands(result)
     is_update = result.opcode == "dynamic-update-slice" and len(operands) > 1
@@ -277,7 +277,7 @@ def _written_bytes(inside: Computation, result: Instruction) -> int:
 
 def _read(inside: Computation, value: Instruction) -> int:
     """Returns how much of a parameter is read: all of it, unless every use takes a slice; nothing where it is only
-    updated in place."""
+    updated in visit."""
     total = shape_bytes(value.shape)
     read = 0
     for user in inside.instructions:
@@ -288,7 +288,7 @@ def _read(inside: Computation, value: Instruction) -> int:
             read += shape_bytes(user.shape)
         elif user.opcode == "bitcast":
             read += _read(inside, user)
-        # An update in place leaves the array around it where it is, so this use reads nothing of it.
+        # An update in visit leaves the array around it where it is, so this use reads nothing of it.
         elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
             return total
     return min(read, total)
@@ -487,7 +487,7 @@ HOLDERS = ("fusion", "while", "conditional", *CALLS)
 BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
-class _Place(NamedTuple):
+class _Visit(NamedTuple):
     """A computation where it runs."""
 
     where: Computation
@@ -501,16 +501,16 @@ class _Place(NamedTuple):
     def working(self) -> list[Instruction]:
         return [each for each in self.where.instructions if each.opcode not in FREE]
 
-    def held(self, module: Module, one: Instruction, number: int) -> list[_Place]:
+    def held(self, module: Module, one: Instruction, number: int) -> list[_Visit]:
         """The computations that run inside of an instruction of it."""
         runs = module.runs(one) if one.opcode in HOLDERS else []
         branches = [inside for key, inside, _ in runs if key in BRANCHES]
         is_fused = self.is_fused or one.opcode == "fusion"
-        found: list[_Place] = []
+        found: list[_Visit] = []
         for key, inside, n in runs:
             title = f"branch {branches.index(inside)}" if inside in branches else ""
             times = self.times * (1 if n is None else n)
-            found.append(_Place(inside, number, key if one.opcode == "while" else title, times, is_fused))
+            found.append(_Visit(inside, number, key if one.opcode == "while" else title, times, is_fused))
         return found
 
 
@@ -527,24 +527,24 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     """
     if module.entry is None:
         return None
-    adder, waiting = Adder(module), [_Place(module.entry)]
+    adder, waiting = Adder(module), [_Visit(module.entry)]
     rows: dict[tuple[str, str], Work] = {}
     kernels: dict[tuple[str, str], float | None] = {}
-    for place in waiting:
-        for one in place.working:
-            held = place.held(module, one, 0)
+    for visit in waiting:
+        for one in visit.working:
+            held = visit.held(module, one, 0)
             # Of branches the one with most operations, as far as one is the most of all; `counts` takes each maximum.
             most = max(held, key=lambda branch: adder.computation(branch.where), default=None)
             waiting += [most] if most is not None and one.opcode == "conditional" else held
             if one.opcode in HOLDERS and one.opcode != "fusion":
                 continue
-            work = adder.instruction(place.where, one, place.is_fused).times(place.times)
+            work = adder.instruction(visit.where, one, visit.is_fused).times(visit.times)
             key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
             # The operations of a fusion belong to the lines inside of it, and its kernel to its own.
             own = Work(bytes=work.bytes) if one.opcode == "fusion" else work
             rows[key] = rows.get(key, Work()).plus(own)
             before = kernels.setdefault(key, 0.0)
-            kernel = 0.0 if place.is_fused else work.flops
+            kernel = 0.0 if visit.is_fused else work.flops
             kernels[key] = None if before is None or is_opaque(one) else before + kernel
     found = [LineWork(*key, *work, kernels[key]) for key, work in rows.items() if any(work)]
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
@@ -566,29 +566,29 @@ def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | N
     """
     if module.entry is None:
         return None
-    adder, waiting = Adder(module), [_Place(module.entry)]
+    adder, waiting = Adder(module), [_Visit(module.entry)]
     found, left_out = list[HloOperation](), 0
-    for place in waiting:  # level by level, so that a limit omits the deepest operations
-        taken = place.working[: max(most - len(found), 0)]
-        left_out += len(place.working) - len(taken)
+    for visit in waiting:  # level by level, so that a limit omits the deepest operations
+        taken = visit.working[: max(most - len(found), 0)]
+        left_out += len(visit.working) - len(taken)
         numbers = {each.name: number for number, each in enumerate(taken, len(found))}
-        read_by = _reads_of(place.where)
+        read_by = _reads_of(visit.where)
         for one in taken:
-            done = adder.instruction(place.where, one, place.is_fused).times(place.times)
+            done = adder.instruction(visit.where, one, visit.is_fused).times(visit.times)
             operation = HloOperation(
                 one.name,
                 hlo.custom_call_target(one) or one.opcode,
                 one.shape,
                 module.user_line(one),
                 hlo.scope_of(hlo.op_name(one)),
-                place.inside,
-                place.part,
+                visit.inside,
+                visit.part,
                 *((None, None, None) if _is_hole(module, one) else done),
                 _describe(adder, one),
                 tuple(numbers[name] for name in read_by[one.name] if name in numbers),
             )
             found.append(operation)
-            waiting += place.held(module, one, numbers[one.name])
+            waiting += visit.held(module, one, numbers[one.name])
     return HloOperations(tuple(found), left_out)
 
 

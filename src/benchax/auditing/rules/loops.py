@@ -364,10 +364,12 @@ class Stack:
 
     @property
     def is_wasteful(self) -> bool:
+        return bool(self.needs) and not self.is_whole and FEW_NEEDED * self.needed_bytes <= self.value.size_bytes
+
+    @property
+    def is_long(self) -> bool:
         is_reduced = any(need.kind != "rows" for need in self.needs)
-        is_long = not is_reduced or self.value.size_bytes >= LEAST_ROW * self.value.shape[0]
-        is_little = bool(self.needs) and FEW_NEEDED * self.needed_bytes <= self.value.size_bytes
-        return is_long and is_little and not self.is_whole
+        return not is_reduced or self.value.size_bytes >= LEAST_ROW * self.value.shape[0]
 
 
 class _Rows(NamedTuple):
@@ -635,7 +637,7 @@ def stacked_outputs(e: Evidence) -> Iterator[Match]:
     """Finds scans that stack an output of each step where a few rows, or something small of each, would do."""
     held = sum(value.size_bytes for value in (*e.program.inputs, *e.program.outputs))
     for op in e.program.find("scan"):
-        stacks = [one for one in stacks_of(op) if one.is_wasteful]
+        stacks = [one for one in stacks_of(op) if one.is_wasteful and one.is_long]
         total, needed = sum(one.value.size_bytes for one in stacks), sum(one.needed_bytes for one in stacks)
         if not stacks or total < max(STACKED_BYTES, SHARE_OF_ALL * held):
             continue
