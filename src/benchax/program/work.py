@@ -23,7 +23,7 @@ Two rules differ from XLA. Sorting n rows of m is n·m·log2(m) comparisons (XLA
 and Implementation of FFTW3, Proc. IEEE 93, 2005, section VI). XLA counts 8·N·floor(log2(N)), for real numbers or
 not, and the product of the logarithms of several axes.
 
-Bytes are read once per operand and written once. Slices, gathers and updates in visit touch the elements that they
+Bytes are read once per operand and written once. Slices, gathers and updates in place touch the elements that they
 move, not the whole array. This module does not know what caches keep.
 """
 
@@ -146,14 +146,14 @@ def _convolution(computation: Computation, instruction: Instruction, applied: Ap
         return Work()
     places = 1
     for axis, window in enumerate(_windows(instruction, len(kernel) - 2)):
-        visit = str(axis)
-        places *= _valid(image[labels[1].index(visit)], result[labels[3].index(visit)], window)
+        place = str(axis)
+        places *= _valid(image[labels[1].index(place)], result[labels[3].index(place)], window)
     channels = result[labels[3].index("b")] * result[labels[3].index("f")] * kernel[labels[2].index("i")]
     return Work(flops=2.0 * channels * places)
 
 
 def _valid(image: int, result: int, window: dict[str, int]) -> int:
-    """(visit of the result, visit of the window) pairs along one axis that meet an element of the image."""
+    """(place of the result, place of the window) pairs along one axis that meet an element of the image."""
     dilated = (image - 1) * window["lhs_dilate"] + 1
     first = np.arange(result, dtype=np.int64) * window["stride"] - window["pad"]
     count = 0
@@ -249,7 +249,7 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
     if opcode in ("slice", "dynamic-slice", "gather"):
         return 2 * result + sum(shape_bytes(each.shape) for each in operands[1:])
     if opcode == "dynamic-update-slice" and len(operands) > 1:
-        # In visit: the update and its indices are read, the update is written; the array around them stays.
+        # In place: the update and its indices are read, the update is written; the array around them stays.
         return sum(shape_bytes(each.shape) for each in operands[1:]) + shape_bytes(operands[1].shape)
     if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
         # The second result is room to work in.
@@ -268,7 +268,7 @@ def fusion_bytes(inside: Computation) -> int:
 
 
 def _written_bytes(inside: Computation, result: Instruction) -> int:
-    """An update in visit writes the update."""
+    """An update in place writes the update."""
     result = inside.behind_bitcasts(result)[-1]
     operands = inside.operands(result)
     is_update = result.opcode == "dynamic-update-slice" and len(operands) > 1
@@ -277,7 +277,7 @@ def _written_bytes(inside: Computation, result: Instruction) -> int:
 
 def _read(inside: Computation, value: Instruction) -> int:
     """Returns how much of a parameter is read: all of it, unless every use takes a slice; nothing where it is only
-    updated in visit."""
+    updated in place."""
     total = shape_bytes(value.shape)
     read = 0
     for user in inside.instructions:
@@ -288,7 +288,7 @@ def _read(inside: Computation, value: Instruction) -> int:
             read += shape_bytes(user.shape)
         elif user.opcode == "bitcast":
             read += _read(inside, user)
-        # An update in visit leaves the array around it where it is, so this use reads nothing of it.
+        # An update in place leaves the array around it where it is, so this use reads nothing of it.
         elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
             return total
     return min(read, total)

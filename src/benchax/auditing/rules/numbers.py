@@ -329,7 +329,7 @@ Origin = int | str
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
+class Repeats:
     """The iterations of a loop, or the rows of an array that an unknown index takes some from."""
 
     n: int
@@ -344,7 +344,7 @@ class KnownIndex:
     array: Any
     """Its elements; with `turns` its elements in each of them, along a first axis. None: they can be computed."""
     origins: frozenset[Origin] = frozenset()
-    turns: Lanes | None = None
+    turns: Repeats | None = None
 
 
 class IndexAccess(NamedTuple):
@@ -403,14 +403,14 @@ class KnownIndices:
         """Knows the counters and the rows of a loop in all its iterations."""
         if body.op is None or body.kind != "scan" or not 0 < (length := body.trips or 0) <= MOST_ELEMENTS:
             return
-        turns = Lanes(length)
+        turns = Repeats(length)
         for value, given in zip(body.op.split(body.inputs).xs, body.op.split(body.op.reads).xs, strict=True):
             rows = self.of(given)
             if rows is not None and rows.turns is None:
                 self._known[value] = replace(rows, turns=turns)
             elif rows is not None and rows.turns is not None:
                 every = rows.array.reshape(-1, *value.shape)
-                self._known[value] = KnownIndex(every, rows.origins, Lanes(len(every)))
+                self._known[value] = KnownIndex(every, rows.origins, Repeats(len(every)))
         count = np.arange(length)[:: -1 if body.op.params["reverse"] else 1]
         for start, taken, returned in body.carries:
             step, first = returned.made_by("add", through=()), self.of(start)
@@ -420,7 +420,7 @@ class KnownIndices:
 
     def _compute(self, body: Body) -> None:
         """Computes what depends on known values alone, in one program: each operation by itself would be compiled."""
-        ops: dict[TracedOp, Lanes | None] = {}
+        ops: dict[TracedOp, Repeats | None] = {}
         for op in body.ops:
             reads = [self.of(value) for value in op.reads]
             turns = {one.turns: None for one in reads if one is not None and one.turns is not None}
@@ -437,7 +437,7 @@ class KnownIndices:
                 self._known[op.makes[0]] = self._any_row(op)
         self._run(body, ops)
 
-    def _run(self, body: Body, ops: Mapping[TracedOp, Lanes | None]) -> None:
+    def _run(self, body: Body, ops: Mapping[TracedOp, Repeats | None]) -> None:
         """Computes the values that something asks for, those that no loop changes first."""
         asked = {value for op in body.ops if _asks(op) for value in op.reads}
         for turns in dict.fromkeys((None, *ops.values())):
@@ -473,7 +473,7 @@ class KnownIndices:
         return KnownIndex(
             np.broadcast_to(rows, (len(rows), *made.shape)),
             known.origins,
-            Lanes(len(rows), made.size // (rows[0].size or 1)),
+            Repeats(len(rows), made.size // (rows[0].size or 1)),
         )
 
     def _note(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> None:
