@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 NEWEST = "newest"
 JAXES = ("0.6", "0.8", "0.10", NEWEST)
-TEST_PACKAGES = ("hypothesis", "pandas", "pytest>=8", "pytest-rerunfailures", "pytest-xdist", "xarray")
+TEST_PACKAGES = ("hypothesis", "pandas", "pytest>=8", "pytest-rerunfailures", "pytest-xdist", "syrupy", "xarray")
 """What the subset imports. Not the extra `test`: flax and equinox of today do not install beside each JAX."""
 SUBSET = (
     # What rests on the parts of JAX that change between versions: stages, the clock's FFI, jaxprs, events, exports.
