@@ -2,7 +2,6 @@
 
 import functools
 
-import equinox
 import jax
 import jax.numpy as jnp
 import pytest
@@ -35,7 +34,6 @@ X = jnp.arange(8.0)
         (jax.vmap(double), True, "plain", False),
         (jax.jit(double), True, "jit", True),
         (Model().apply, True, "plain", True),
-        (equinox.filter_jit(double), True, "wrapper", True),
         (double, False, "eager", False),
     ],
 )
@@ -43,7 +41,7 @@ def test_the_kinds_are_told_apart(fn, jit, kind, was_jitted):
     program = program_of(make_case(fn, (X,), jit=jit))
 
     assert (program.kind, program.was_jitted) == (kind, was_jitted)
-    assert (program.call is fn) == (kind in ("jit", "wrapper", "eager"))
+    assert (program.call is fn) == (kind in ("jit", "eager"))
     assert jnp.array_equal(program.call(X), fn(X))
 
 
@@ -89,3 +87,13 @@ def test_static_and_donated_arguments_of_a_plain_function_reach_the_jit():
     program_of(case).call(given, 4, y=1.0)
 
     assert given.is_deleted()
+
+
+def test_equinox_filter_jit_is_a_wrapper_with_stages():
+    equinox = pytest.importorskip("equinox")
+    program = program_of(make_case(equinox.filter_jit(double), (X,)))
+
+    lowered = programs.lower(program, None, (X,), {})
+
+    assert (program.kind, program.was_jitted) == ("wrapper", True)
+    assert isinstance(programs.unwrapped(lowered.compile(), jax.stages.Compiled), jax.stages.Compiled)
