@@ -177,12 +177,13 @@ def test_no_benchmarks_at_all_is_an_error_that_shows_how_to_make_one(file: str, 
 def test_a_file_without_benchmarks_is_told_what_measures_it(tmp_path: Path) -> None:
     functions = write(tmp_path / "model.py", "def _own(): ...\ndef loss(x): ...\ndef step(x): ...")
     tests = write(tmp_path / "test_fit.py", "def test_fit(benchmark): ...")
+    benches = write(tmp_path / "bench_fit.py", "def bench_fit(benchmark, trained): ...")
 
     assert refusal(find, [functions]).endswith(
         f"a function of it (loss, step) is measured by: benchax run {functions}:loss 'f32[8,128]'; "
         f"this shows where a program spends its time: benchax profile -- python {functions}"
     )
-    assert f"pytest {tests} --benchax-fixture" in refusal(find, [tests])
+    assert all(f"pytest {file} --benchax-fixture" in refusal(find, [file]) for file in (tests, benches))
     for words in (["python", "train.py"], ["python train.py"]):
         assert "benchax profile -- python train.py" in refusal(find, [Path(word) for word in words])
 

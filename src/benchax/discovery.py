@@ -305,20 +305,22 @@ def _suggest_for_program(parts: Sequence[str]) -> str:
 def suggest_for_file(file: Path) -> str:
     """How a Python file without benchmarks is measured: as tests, by its functions, or as a whole program."""
     named = shlex.quote(str(file))
-    if file.name.startswith("test_"):
+    functions = _functions(file)
+    if file.name.startswith("test_") or any(arg.arg == "benchmark" for one in functions for arg in one.args.args):
         return f"tests with the fixture `benchmark` are measured by: pytest {named} --benchax-fixture"
     of_program = _suggest_for_program([str(file)])
-    if not (names := _functions(file)):
+    if not functions:
         return of_program
+    names = [one.name for one in functions]
     listed = ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
     # Specs in quotes: zsh takes brackets for a pattern.
     return f"a function of it ({listed}) is measured by: benchax run {named}:{names[0]} 'f32[8,128]'; {of_program}"
 
 
-def _functions(file: Path) -> list[str]:
+def _functions(file: Path) -> list[ast.FunctionDef]:
     """Those that the file defines for others, in their order."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):  # whoever imports it says so
         return []
-    return [node.name for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    return [node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
