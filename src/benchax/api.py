@@ -27,7 +27,7 @@ from benchax.progress import Listener, Progress, follow_stages, quiet, show_prog
 from benchax.store.database import open_store
 from benchax.units import plural
 from benchax.workers.executors import executor_for
-from benchax.workers.ranks import is_follower
+from benchax.workers.ranks import is_following
 
 if TYPE_CHECKING:
     from benchax.clusters.agents import Agents
@@ -176,7 +176,8 @@ def run(
         agents: the agents of a cluster that measure the cases; rows then come in the order of their ends. Default: this
             machine.
 
-    A rank that a launcher started next to another one only takes part in the measurement, and yields no row.
+    A rank that a launcher started next to another one only takes part in the measurement: its rows are empty, and it
+    stores none.
 
     Raises:
         UsageError: an option that is not permitted; before anything is measured.
@@ -188,11 +189,8 @@ def run(
     for each in options:
         timers.parse(each.timer)
     run_id = run_id or uuid.uuid4().hex
-    if agents is None and any(each.nprocs for each in options) and is_follower():
-        # A launcher started this rank together with the one that makes the rows.
-        for _ in _measure_here(listed, [replace(each, store="off") for each in options], run_id, quiet):
-            pass
-        return
+    if agents is None and is_following(options):
+        options, report = [replace(each, store="off") for each in options], quiet
     measure = _measure_here if agents is None else partial(_measure_on, agents)
     for i, row in measure(listed, options, run_id, report):
         each = options[i]

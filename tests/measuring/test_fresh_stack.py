@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from time import perf_counter_ns
@@ -51,6 +52,17 @@ def test_calls_share_a_stack_also_after_an_error_and_from_other_threads(error: B
     with ThreadPoolExecutor(1) as other:
         assert other.submit(read, 4).result() == 42
     assert read(5) == 52
+
+
+def test_between_calls_it_holds_neither_arguments_nor_results() -> None:
+    add = on_fresh_stack(lambda x: x + 1)
+
+    for _ in range(2):
+        given = np.zeros(3)
+        made = add(given)
+        alive = weakref.ref(given), weakref.ref(made)
+        del given, made
+        assert [ref() for ref in alive] == [None, None]
 
 
 def test_what_holds_in_a_context_holds_in_each_reading() -> None:

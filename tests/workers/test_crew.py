@@ -259,7 +259,9 @@ def start(tmp_path: Path) -> Any:
         address = f"127.0.0.1:{found.getsockname()[1]}"
     running: list[subprocess.Popen[str]] = []
 
-    def start(*words: str, of_second: tuple[str, ...] | None = None) -> list[subprocess.Popen[str]]:
+    def start(
+        *words: str, of_second: tuple[str, ...] | None = None, command: tuple[str, ...] = ()
+    ) -> list[subprocess.Popen[str]]:
         for rank in (0, 1):
             environ = {
                 "JAX_COORDINATOR_ADDRESS": address,
@@ -269,10 +271,10 @@ def start(tmp_path: Path) -> Any:
                 "PYTHONPATH": str(HERE.parent),
             }
             given = words if rank == 0 or of_second is None else of_second
-            file = [f"{HERE.parent / 'ranks_by_hand.py'}:{given[0]}", *given[1:]]
+            run = command or (*COMMAND, f"{HERE.parent / 'ranks_by_hand.py'}:{given[0]}", *given[1:])
             running.append(
                 subprocess.Popen(
-                    [*COMMAND, *file],
+                    run,
                     cwd=tmp_path,
                     env=os.environ | environ,
                     stdout=subprocess.PIPE,
@@ -294,7 +296,7 @@ def ask(name: str, *more: str) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_the_first_program_makes_the_row_and_the_others_say_nothing(start: Any, tmp_path: Path) -> None:
-    first, second = start(*ask("sums", "--json"))
+    first, second = start(*ask("sums", "--json"), of_second=ask("sums", "--json", "--html", "page.html"))
     shown, _ = first.communicate()
     silent, _ = second.communicate()
 
@@ -305,6 +307,21 @@ def test_the_first_program_makes_the_row_and_the_others_say_nothing(start: Any, 
     assert len(row["ranks"]["barrier_skew_s"]) >= 10
     assert (row["environment"]["process_count"], row["environment"]["device_count"]) == (2, 4)
     assert len(list((tmp_path / ".benchmarks").glob("*.db"))) == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_bench_in_both_programs_returns_a_row_which_is_empty_in_the_second(start: Any, tmp_path: Path) -> None:
+    text = (
+        "import benchax, jax.numpy as jnp\n"
+        "row = benchax.bench(jnp.sin, 'f32[8]', options={'nprocs': 2}, max_time_s=0.1)\n"
+        "print(row.failure, len(row.samples))"
+    )
+    (tmp_path / "script.py").write_text(text)
+
+    ended = [each.communicate()[0].splitlines()[-1] for each in start(command=(sys.executable, "script.py"))]
+
+    assert ended == ["None 1", "None 0"]
 
 
 @pytest.mark.slow

@@ -156,10 +156,14 @@ def measure(
     from benchax.clusters import open_agents
     from benchax.clusters.cases import folder_of, nprocs_of
     from benchax.measuring.stages import release_programs
+    from benchax.workers.ranks import is_following
 
     gc.freeze()
     gc.enable()
     options = api.resolve_each(cases, command_line=given, defaults=DEFAULTS_OF_RUN)
+    if on is None and is_following(options):  # the first rank shows and writes the rows
+        printing_to_stderr(lambda: list(api.run(cases, options)))
+        return 0
     rows: list[Measurement] = []
     ended: list[str] = []
     outcome, interrupted, run_id = api.RunOutcome(), False, uuid.uuid4().hex
@@ -229,12 +233,13 @@ def _show(
 ) -> Mapping[CaseId, Comparison]:
     """Shows the rows. Where cases ran eagerly and jitted, compares these calls first, and returns the comparisons."""
     compared, sentences = dict[CaseId, Comparison](), list[str]()
-    if len({case.id.variant == "eager" for case in cases}) > 1:
-        from benchax.experiments.eager_calls import compare_eager
+    if any(case.id.variant == "eager" for case in cases):
+        from benchax.experiments.eager_calls import compare_eager, find_pairs
 
-        note("comparing eager and jitted calls, alternately")
-        options = resolve(command_line=given)
-        compared, sentences = with_progress(lambda report: compare_eager(cases, rows, options, report), None)
+        if find_pairs(cases, rows):
+            note("comparing eager and jitted calls, alternately")
+            options = resolve(command_line=given)
+            compared, sentences = with_progress(lambda report: compare_eager(cases, rows, options, report), None)
     if is_brief:
         show(Document(tuple(map(answer, rows))))
     elif rows:

@@ -261,7 +261,11 @@ def take_pool() -> Pool:
 def spare_pool() -> Generator[Pool, None, None]:
     """A pool that the next rank here has afterwards."""
     pool = take_pool()
-    yield pool
+    try:
+        yield pool
+    except BaseException:
+        pool.close()
+        raise
     _spare.append(pool)
 
 
@@ -579,7 +583,7 @@ def _accept(server: socket.socket, until: float) -> tuple[Link | None, dict[str,
             link = Link(server.accept()[0])
             try:
                 return link, link.receive()
-            except LostContact:
+            except (LostContact, TimeoutError):
                 link.close()
     return None, {}
 
@@ -800,7 +804,7 @@ def _crew_of(member: Membership) -> Leader | Follower:
     return Follower(member) if member.rank else Leader(member)
 
 
-def is_follower() -> bool:
-    """Has a launcher started this program together with others, and is it not the first?"""
+def is_following(options: Sequence[Options]) -> bool:
+    """Has a launcher started this program together with others, is it not the first, and do cases run in all?"""
     member = find_membership(os.environ)
-    return member is not None and member.rank > 0
+    return member is not None and member.rank > 0 and any(each.nprocs for each in options)

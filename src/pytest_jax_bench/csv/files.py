@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fcntl import LOCK_UN, flock
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -329,6 +330,8 @@ def bare(commit: str) -> str:
 
 # ---- reading ----------------------------------------------------------------------------------------------------
 
+NEWEST = 64
+"""The newest lines, in which a damaged one is reported."""
 DTYPES: dict[Kind, Any] = {"int": np.int64, "float": np.float64, "text": np.object_}
 # The first three as in 0.5.0, whose users call np.char on them; the others differ in every row, and this is the
 # smallest way to keep them. Beyond this width each row would be as long as the longest, so they become objects.
@@ -371,17 +374,18 @@ def read(path: Path) -> Rows:
 
 
 def newest_first(path: Path, *, holding: str = "") -> Iterator[dict[str, Any]]:
-    """The rows from the last to the first, each read when it is asked for: a line takes 20 µs. Raises as `read` does.
+    """The rows from the last to the first. Older ones are read when they are asked for: a line takes 20 µs. Raises as
+    `read` does.
 
     Args:
         holding: only rows whose line contains this text.
     """
     content = _load(path)
-    for text in reversed(_texts_of_rows(content)):
-        if holding in text:
-            row = parse(text, content.form)
-            _name_damaged(path, [text] if row is None else [])
-            yield from [row] if row is not None else []
+    lines = [text for text in reversed(_texts_of_rows(content)) if holding in text]
+    newest = [parse(text, content.form) for text in lines[:NEWEST]]
+    _name_damaged(path, [text for text, row in zip(lines, newest, strict=False) if row is None])
+    older = (parse(text, content.form) for text in lines[NEWEST:])
+    yield from (row for row in chain(newest, older) if row is not None)
 
 
 def _name_damaged(path: Path, damaged: Sequence[str]) -> None:

@@ -171,7 +171,12 @@ def _int(value: Any) -> int:
     return max(-_GREATEST, min(operator.index(value), _GREATEST))
 
 
-_PLAIN: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": str}
+def _text(value: Any) -> str:
+    # str of a str subclass may be something else: an enum prints as its name.
+    return str.__str__(value) if isinstance(value, str) else str(value)
+
+
+_PLAIN: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": _text}
 _WRITE: dict[Kind, Callable[[Any], str]] = {"int": str, "float": repr, "text": word}
 
 

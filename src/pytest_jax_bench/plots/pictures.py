@@ -373,7 +373,16 @@ def along_parameter(values: Sequence[Any], name: str) -> Places:
 def _along_numbers(values: Sequence[float], name: str) -> Places:
     at = np.array(values, dtype=np.float64)
     is_log = bool(at.min() > 0 and at.max() > FAR * at.min())
-    named = sorted({float(v): str(v) for v in values}.items())
-    # The values themselves, where so few have room.
-    ticks = tuple(AxisTick(place, text) for place, text in named) if len(named) <= MOST_TICKS else ()
+    named = {float(v): str(v) for v in values}
+    places = np.log(sorted(named)) if is_log else np.array(sorted(named))
+    ticks = tuple(AxisTick(place, named[place]) for place in sorted(named)) if _fit(places, named) else ()
     return Places(Axis(short(name), is_log=is_log, ticks=ticks), at, is_connected=True)
+
+
+def _fit(places: Floats, named: dict[float, str]) -> bool:
+    """Whether the values themselves can be the ticks."""
+    longest = max(map(len, named.values()))
+    if len(places) == 1:
+        return longest <= 20
+    gap = np.diff(places).min() / (places[-1] - places[0])
+    return len(places) <= MOST_TICKS and bool(gap > 0.012 * (longest + 1))

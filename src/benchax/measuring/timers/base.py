@@ -438,14 +438,19 @@ def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
             stack, thread = greenlet(_serve), get_ident()
         # Without its own, a greenlet has an empty context, in which the user's context variables have their defaults.
         stack.parent, stack.gr_context = getcurrent(), copy_context()
-        # A greenlet is true once it has been started: the first switch calls `_serve`, later ones return from its own
-        # switch.
-        return stack.switch((args, kwargs)) if stack else stack.switch(call, (args, kwargs))
+        if not stack:  # a greenlet is true once it has been started
+            stack.switch(call)
+        answers: list[R] = []
+        stack.switch((args, kwargs, answers))
+        return answers[0]
 
     return run
 
 
-def _serve(call: Callable[..., Any], given: tuple[Any, Any]) -> None:
-    """Makes a call each time it is switched to, until no reference to it is left."""
+def _serve(call: Callable[..., Any]) -> None:
+    """Makes a call each time it is switched to, until no reference to it is left. Between calls it holds neither
+    arguments nor results: they can be large."""
     while (back := getcurrent().parent) is not None:  # each call may have another caller
-        given = back.switch(call(*given[0], **given[1]))
+        args, kwargs, answers = back.switch()
+        answers.append(call(*args, **kwargs))
+        del args, kwargs, answers
