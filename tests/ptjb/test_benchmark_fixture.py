@@ -95,7 +95,8 @@ def test_sleep_woven(benchmark):
     time.sleep(1e-7)
 
 def test_setup_of_a_jitted_function(benchmark):
-    out = benchmark.pedantic(f, setup=lambda: ((np.ones((4, 4), np.float32),), {}), rounds=5)
+    takes = jax.jit(lambda x, y: x + y, donate_argnums=0)
+    out = benchmark.pedantic(takes, setup=lambda: ((X + 1, np.ones((32, 32), np.float32)), {}), rounds=5)
     assert isinstance(out, jax.Array)
 
 @pytest.mark.benchmark(group="whole", max_time=0.2, warmup=False)

@@ -46,7 +46,7 @@ def exported(subject: Subject) -> Program:
     Raises:
         NotMeasured: it cannot be exported, or would not be the same program.
     """
-    if any(len(leaf.devices()) > 1 for leaf in subject.inputs.data):
+    if any(len(leaf.sharding.device_set) > 1 for leaf in subject.inputs.data):
         raise NotMeasured("its inputs are on several devices")
     # Flat leaves in and out: a serialised program knows no classes of the user, and must be read where these do not
     # exist.
