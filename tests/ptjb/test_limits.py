@@ -32,3 +32,5 @@ def test_a_time_beyond_its_limit_fails_the_test_after_its_row_was_kept(project, 
 
 def test_a_time_within_its_limits_passes(project) -> None:
     measure({"max_time_ms": 1e5, "min_time_ms": 1e-5})
+
+    assert len(rows_in(project / "x.csv")) == 1

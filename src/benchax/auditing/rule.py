@@ -173,19 +173,17 @@ class Rule:
                 lines.add(op.line)
             if self.known_on and not isinstance(e, ProgramEvidence) and e.platform != self.known_on:
                 raise NotMeasured(f"what it costs is known on {self.known_on}, not on {e.platform}")
-            try:
-                yield self._finding(e, match, match.severity or severity)
+            found = self._finding(e, match, match.severity or severity)
+            if isinstance(found, Finding):
                 is_found = True
-            except _NoGainError as error:
-                refuted.append(str(error))
+                yield found
+            else:
+                refuted.append(found)
         if refuted and not is_found:
             raise NotApplicable("; ".join(dict.fromkeys(refuted)))
 
-    def _finding(self, e: Any, match: Match, severity: Severity) -> Finding:
-        """
-        Raises:
-            _NoGainError: what it advises was timed, and is not faster.
-        """
+    def _finding(self, e: Any, match: Match, severity: Severity) -> Finding | str:
+        """The finding; or the measured result, if the advice was timed and is not faster."""
         seen, gain, instead = list(match.seen), match.gain or Gain(), match.instead
         if instead is not None:
             now, better = (
@@ -195,7 +193,7 @@ class Rule:
             tried = try_variant(e, instead.name, better, now)
             timed = tried.comparison
             if timed is not None and timed.verdict in ("same", "slower") and not match.bytes_saved:
-                raise _NoGainError(tried.sentence)
+                return tried.sentence
             seen.append(tried.sentence)
             gain = gain_of_part(e, tried.gain, instead.part) or gain
         if match.bytes_saved:
@@ -210,10 +208,6 @@ class Rule:
             self.id, severity, match.title, tuple(seen), match.advice or self.advice, page_of(self.id), where,
             gain.text, gain.seconds, gain.bytes, tuple(places),
         )  # fmt: skip
-
-
-class _NoGainError(Exception):
-    """The advice does not pay on this machine. The message is the measured result."""
 
 
 def _is_yours(place: Where) -> bool:

@@ -236,10 +236,10 @@ def _show(
     if any(case.id.variant == "eager" for case in cases):
         from benchax.experiments.eager_calls import compare_eager, find_pairs
 
-        if find_pairs(cases, rows):
+        if pairs := find_pairs(cases, rows):
             note("comparing eager and jitted calls, alternately")
             options = resolve(command_line=given)
-            compared, sentences = with_progress(lambda report: compare_eager(cases, rows, options, report), None)
+            compared, sentences = with_progress(lambda report: compare_eager(pairs, rows, options, report), None)
     if is_brief:
         show(Document(tuple(map(answer, rows))))
     elif rows:

@@ -43,17 +43,19 @@ def find_pairs(cases: Sequence[Case], rows: Sequence[Measurement]) -> dict[CaseI
 
 
 def compare_eager(
-    cases: Sequence[Case], rows: Sequence[Measurement], options: Options, report: Listener
+    pairs: Mapping[CaseId, Pair], rows: Sequence[Measurement], options: Options, report: Listener
 ) -> tuple[dict[CaseId, Comparison], list[str]]:
     """Compares the jitted call of each case that ran both ways with the eager one. The two run alternately.
+
+    Args:
+        pairs: what `find_pairs` found.
 
     Returns:
         The comparisons by the id of the jitted case, and sentences: when compiling pays, and what the program is.
     """
-    pairs = find_pairs(cases, rows)
-    found = time_pairs(list(pairs.values()), options, Effort(looks=(2, 3)), report) if pairs else {}
+    found = time_pairs(list(pairs.values()), options, Effort(looks=(2, 3)), report)
     compared = {id: found[id.label] for id in pairs}
-    programs = describe_programs([case for case in cases if case.id in compared])
+    programs = describe_programs([pair.other for pair in pairs.values()])
     return compared, [*describe_break_evens(rows, compared), *programs]
 
 

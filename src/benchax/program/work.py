@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -315,7 +316,7 @@ CALLS = ("call", "async-start")
 """Opcodes whose work is done by the computation that they call."""
 
 
-class Fold(Generic[A]):
+class Fold(ABC, Generic[A]):
     """Adds up what computations do in one run, each once, with everything that they call."""
 
     parts = ("body", "condition")
@@ -365,17 +366,17 @@ class Fold(Generic[A]):
             total = total.plus(each)
         return total
 
+    @abstractmethod
     def unknown(self, one: Instruction, once: A) -> A:
         """The work of a loop whose trip count is unknown, from the work of one iteration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def held(self, one: Instruction, is_fused: bool) -> A:
         """The work of a fusion or a call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> A:
         """The work of an instruction that is no control flow."""
-        raise NotImplementedError
 
 
 class Adder(Fold[Work]):

@@ -102,7 +102,7 @@ def vmapped_convolution(e: Evidence) -> Iterator[Match]:
         inputs = [jax.ShapeDtypeStruct((groups, *_divide(v.shape, axis, groups)), v.dtype) for v, axis in split]
         settings = tuple((name, op.params[name]) for name in CONVOLUTION)
         yield Match(
-            f"makes one convolution in {groups} groups of {groups} convolutions under vmap",
+            f"vmap makes one convolution in {groups} groups",
             [f"{images.spec} by {kernels.spec}: {count(op.work, 'FLOP')}"],
             op=op,
             instead=Instead(
