@@ -270,7 +270,7 @@ REMARKS: dict[str, RemarkCode] = {
     "interpreted-clock": RemarkCode("doctor", "warning",
         "The clock inside compiled code runs in Python. A C compiler makes it fast enough for short functions."),
     "jax-debugging": RemarkCode("doctor", "error",
-        "JAX looks for errors in each call, so times are not those of the program that users run."),
+        "JAX looks for errors in each call, so times do not hold for the program that users run."),
     "loaded": RemarkCode("doctor", "warning",
         "In the last minute, processes had to wait for cores."),
     "no-compiled-clock": RemarkCode("doctor", "warning",

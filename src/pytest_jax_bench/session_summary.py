@@ -163,7 +163,7 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
     if gray := table.unjudged(records):
         hint = "" if verbosity >= 1 else " (-v says why)"
         lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict{hint}")
-    if verbosity >= 1:  # each reason once, with how many cells it stands for
+    if verbosity >= 1:  # each reason once, with the number of cells that it explains
         judged = [each for record in records for each in record["verdicts"].values()]
         counts = Counter(why for verdict, why in judged if verdict == "unclear")
         lines += [f"unclear ({count}): {why}" for why, count in counts.items()]

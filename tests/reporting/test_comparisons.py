@@ -266,7 +266,7 @@ def test_versions_of_one_case_are_named_by_their_labels() -> None:
 
     assert names(drawn) == ["fused", "copy"]
     assert words(drawn) == ["faster  -20 % (-21 to -19 %)", "same  +0 % (-1.0 to +1.0 %)"]
-    assert drawn.axes[0].get_xlabel() == "← faster    time as that of naive    slower →   (grey: same, within 5.0 %)"
+    assert drawn.axes[0].get_xlabel() == "← faster    as fast as naive    slower →   (grey: same, within 5.0 %)"
     title = drawn.axes[0].get_title(loc="left")
     assert title.splitlines()[0] == "matmul[n=256]: run time against naive"
     assert comparisons.heading(found) in title

@@ -1,6 +1,6 @@
 """Starts a process of another version: its Python, and its search path for modules.
 
-    sys.path there:  before (a worktree)  →  the packages of its own Python  →  behind (those of this program)
+    sys.path there:  before (a worktree)  →  the packages of its own Python  →  behind (the packages of this program)
 
 So JAX, NumPy and SciPy come from the other version, and the user's code comes from the worktree. benchax and all its
 requirements are the same on both sides.
@@ -60,7 +60,7 @@ main()
 """
 """A program for `run_program`: the argument is the words behind `benchax`."""
 _SEARCHED_FIRST = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
-"""Variables of this program's environment: they would put its packages before those of the other one."""
+"""Variables of this program's environment: they would put its packages first on the path of the other one."""
 
 
 @dataclass(frozen=True)

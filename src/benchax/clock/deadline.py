@@ -163,7 +163,7 @@ class WithDeadline:
             if isinstance(until, Tracer):  # inside a jit, whose program ends by itself
                 return outputs
             jax.block_until_ready(outputs)
-            # No loop has looked since: what stands behind the last one may have taken the rest of the time.
+            # After the last loop nothing checks the clock, and the rest of the program may have used up the time.
             is_late = perf_counter_ns() >= nanoseconds(until)
         except jax.errors.JaxRuntimeError as error:
             if REACHED not in str(error):

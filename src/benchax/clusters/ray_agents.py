@@ -762,7 +762,7 @@ def _advise(on: str, text: str) -> str:
         return ""
     token = "where the cluster asks for a token, Ray takes RAY_AUTH_MODE=token here too"
     if "RAY_AUTH_MODE" not in os.environ and (Path.home() / ".ray" / "auth_token").exists():
-        # Any earlier Ray of one machine has made it, that of `--on ray` too.
+        # An earlier Ray on this machine has made it. `--on ray` starts such a Ray, too.
         token = (
             "there is a ~/.ray/auth_token, which `ray start` asks for: set RAY_AUTH_MODE=token here and on the nodes"
         )
@@ -782,7 +782,7 @@ def _check_reachable(on: str) -> None:
         raise UsageError(
             f"nothing answers at {on!r}: {error}",
             "the address of a Ray cluster that runs",
-            "`ray start --head` prints it; 6379 is the usual port, 10001 that of ray://",
+            "`ray start --head` prints it; 6379 is the usual port, 10001 is the port for ray://",
         ) from error
 
 
@@ -805,7 +805,7 @@ def folders_to_send(folder: Path) -> list[str]:
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first line of an error that says something; that of Ray's error where one is inside."""
+    """The first line of an error that says something. If the error holds one of Ray's, it is the line of that error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     because = next((line for line in lines if "because" in line), "")
     return because or (lines[0] if lines else type(error).__name__)

@@ -296,7 +296,7 @@ def _choose_candidates(found: Experiment, variants: Mapping[str, Variant]) -> li
         c = rows[name].comparison
         return (c.ratio or 1.0) if c and c.verdict in ("faster", "slower") else 1.0
 
-    # A member that does not apply by itself stands for nothing.
+    # A member that does not apply by itself has no ratio, so it cannot be the best of its family.
     applied = [name for name in variants if name in rows and rows[name].status == "ok"]
     best: dict[str, str] = {}
     for name in sorted(applied, key=ratio):

@@ -217,7 +217,7 @@ ADVICE = (
         _debugging,
         lambda d: (
             f"JAX is looking for errors ({', '.join(_debugging(d))}). "
-            "The times are not those of the program that users run. "
+            "The times do not hold for the program that users run. "
             f"Switch it off: {' '.join(f'{name.upper()}=0' for name in _debugging(d))}, or jax.config.update."
         ),
     ),
@@ -236,7 +236,7 @@ ADVICE = (
         lambda d: d.environment.config.get("jax_compilation_cache_dir"),
         lambda d: (
             f"JAX's persistent compilation cache is on ({d.environment.config['jax_compilation_cache_dir']}). "
-            "A compile time may be that of reading the cache; each row says so. "
+            "A compile time can be the time to read the cache; each row says so. "
             "To measure compiling, unset JAX_COMPILATION_CACHE_DIR."
         ),
     ),
@@ -256,7 +256,7 @@ ADVICE = (
         lambda d: (d.noise.steal_share or 0.0) > STEAL_SHARE,
         lambda d: (
             f"The hypervisor took {percent(d.noise.steal_share or 0.0)} of the CPU time. "
-            "Samples stand still for milliseconds, and times change with the neighbours. "
+            "Samples pause for milliseconds, and times change with the neighbours. "
             f"Keep samples short, {SIDE_BY_SIDE}, or use a machine with dedicated cores."
         ),
     ),
@@ -298,7 +298,7 @@ ADVICE = (
         lambda d: (
             f"The container may use {number(d.machine.cpu_quota or 0.0)} of {_usable_cores(d)} cores. "
             "XLA sizes its thread pools by the cores, not by that limit. When the threads have used it up, all of them "
-            "stand still for the rest of the period, usually 0.1 s. "
+            "pause for the rest of the period, usually 0.1 s. "
             "Raise the limit, or confine the run to no more cores than it allows (taskset -c)."
         ),
     ),
@@ -319,7 +319,7 @@ ADVICE = (
         lambda d: (
             "This is a virtual machine: clock rate, temperature and neighbours cannot be seen from inside. "
             "They may change from hour to hour. "
-            f"Do not compare its times with those of another day; {SIDE_BY_SIDE}."
+            f"Do not compare its times with times of another day; {SIDE_BY_SIDE}."
         ),
     ),
     # variation

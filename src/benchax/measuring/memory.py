@@ -142,7 +142,7 @@ def _call(call: Callable[[], Any]) -> tuple[Any, float]:
     if log.compiles:
         raise NotMeasured(
             f"each call compiles ({plural(log.compiles, 'program')} this time), and the compiler's memory "
-            "hides that of the call"
+            "hides the memory of the call"
         )
     return outputs, elapsed_s
 

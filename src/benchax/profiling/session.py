@@ -237,7 +237,7 @@ def session(
         began = time.perf_counter_ns()
         _start(place, _profile_options(options, recording))
         recording.start_s = (time.perf_counter_ns() - began) / 1e9
-        # An exception is harmless: then nothing is told that needs the mark.
+        # An exception is harmless: the report then leaves out what needs the mark.
         with contextlib.suppress(Exception):
             annotate(MACHINE + fingerprint())
         sampler = None if memory_s is None else Sampler(memory_s).start()

@@ -107,7 +107,7 @@ class Computation:
         return self._operands[instruction]
 
     def behind_bitcasts(self, one: Instruction) -> list[Instruction]:
-        """Returns it, and what it only gives another shape, in turn."""
+        """Returns the instruction, then its operand for each bitcast on the way, as far as bitcasts lead."""
         found = [one]
         while found[-1].opcode == "bitcast" and (read := self.operands(found[-1])) and read[0] not in found:
             found.append(read[0])

@@ -390,7 +390,7 @@ def chart(found: Comparisons) -> Chart:
     low, high = _span(runs)
     baselines, resolutions = {c.baseline.label for c in runs}, {c.resolution for c in runs}
     against = _shorten_name(baselines.pop()) if len(baselines) == 1 else "the baseline"
-    title, shades = f"← faster    time as that of {against}    slower →", list[Mark]()
+    title, shades = f"← faster    as fast as {against}    slower →", list[Mark]()
     if len(resolutions) == 1:
         within = resolutions.pop()
         title += f"   (grey: same, within {percent(within)})"

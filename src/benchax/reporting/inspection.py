@@ -709,7 +709,7 @@ class _Folder:
         folded = {part: self.fold(self.place(numbers, around)) for part, numbers in by_part.items()}
         if len(folded) < 2:
             return next(iter(folded.values()), ())
-        # The body first: a condition is small, and stands before it in the text.
+        # The body first: the text has the condition first, which is small.
         parts = sorted(folded, key=lambda part: part == "condition")
         return tuple(self.group(part, "", by_part[part], folded[part]) for part in parts)
 

@@ -217,7 +217,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
             # A copy into memory of this process: shared pages would behave differently when they are timed, and could
             # be cut short by the other side.
             sections = [np.empty(size, np.uint8).data for size in sizes]
-            beside.seek(0)  # the position is that of whoever wrote it
+            beside.seek(0)  # the writer has left the position at the end
             for section in sections:
                 beside.readinto(section)
     except BaseException:

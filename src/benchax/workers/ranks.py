@@ -653,7 +653,7 @@ GRACE_OF_HOSTS_S = 4.0
 """As GRACE_S, over the network: longer than it takes to miss the beats of a host."""
 SILENT_S = 3 * BEAT_S
 JobMaker = Callable[..., RankJob]
-"""Makes the job of a `rank`, from the `address` where JAX connects them, and that of the start `line`."""
+"""Makes the job of a `rank`, from the `address` where JAX connects them, and the address of the start `line`."""
 
 
 class Leader:

@@ -71,7 +71,7 @@ def _percent(character: str) -> str:
 
 def encode_parameters(params: Mapping[str, Any]) -> str:
     """Encodes the parameters of a test as one text, "None" if it has no parameters. Two sets share a text only if they
-    are equal. Their names are those of arguments.
+    are equal. Their names are the names of arguments.
 
     Objects that JSON does not know are identified as in `case.param_value`. The name identifies functions and types, a
     digest of their bytes identifies arrays, and the repr identifies anything else.

@@ -58,7 +58,7 @@ class BadWhere(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The line of the operation, whose input is to be made safe, not that of `jnp.where`."""
+        """The line of the operation, since its input needs a safe value. The line of `jnp.where` is another one."""
         return self.points[0].op.line or self.op.line
 
 
@@ -287,7 +287,7 @@ def _follow(body: Body, basis: TracedOp) -> WholeDerivative | None:
         depends = [value in waiting or value in inside for value in op.reads]
         if not any(depends):
             continue
-        # The scope of the operation, seen from that of the identity.
+        # The scope of the operation, relative to the scope of the identity.
         here = op.scope.removeprefix(around).lstrip("/") if op.scope.startswith(around) else ""
         mode = next((mode for mode in (FORWARD_MODE, REVERSE_MODE) if here.startswith(mode)), None)
         if mode is not None:

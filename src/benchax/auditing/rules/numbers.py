@@ -342,7 +342,7 @@ class KnownIndex:
     """The known facts about a value."""
 
     array: Any
-    """Its elements; with `turns` its elements in each of them, along a first axis. None: they can be computed."""
+    """Its elements. With `turns`, the first axis has one entry for each repetition. None: they can be computed."""
     origins: frozenset[Origin] = frozenset()
     turns: Repeats | None = None
 

@@ -61,7 +61,7 @@ MOST_SERIES = 8
 MOST_TICKS = 30
 VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "same", "unclear")
 NO_COMPARISON = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
-ALONE = "Each time is that of its own session, with its 95 % interval, which knows nothing of other sessions."
+ALONE = "Each time comes from its own session. Its 95 % interval does not cover differences between sessions."
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ def describe_certainty(cases: Iterable[CaseSummary], recent: Sequence[Found]) ->
     """How many changes were found among how many comparisons, and how many of them are to be expected by chance."""
     yield (
         f"{plural(len(recent), 'change')} among the newest {RECENT} comparisons of each case with each baseline. "
-        "Each is judged by itself, by Student's t test on the ratios before and after it; its interval is that of the "
+        "Each is judged by itself, by Student's t test on the ratios before and after it; its interval comes from the "
         "comparison."
     )
     looks = sum(case.looks for case in cases)
@@ -491,9 +491,9 @@ def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCel
 
 INDEX = "index.js"
 NOTE = (
-    "Times are those of their own sessions, which differ by 30 % and more for reasons that are not in the code. So the "
-    "ratio of two medians is not judged here: benchax compare measures both side by side. Ratios to a baseline were "
-    "taken that way, and their verdicts are those of the comparisons."
+    "Each time comes from its own session. Sessions differ by 30 % and more for reasons that are not in the code. So "
+    "the ratio of two medians is not judged here: benchax compare measures both side by side. Ratios to a baseline "
+    "were taken that way, and the comparisons gave their verdicts."
 )
 COMPARING = Document((Heading("Compare two versions, machines or JAX versions", 1), Paragraph(NOTE, "faint")))
 PLACEHOLDER = element(

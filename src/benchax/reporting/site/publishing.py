@@ -403,7 +403,7 @@ def list_entries(listed: Sequence[Sequence[Any]], width: int) -> Entries:
 
 
 def renumber(entries: Entries, columns: Mapping[int, Sequence[int]]) -> Entries:
-    """The entries with other numbers in some columns: of each, what stands for 0, 1, 2 …"""
+    """The entries with other numbers in some columns: each comes with the values that 0, 1, 2 … mean."""
     found = entries.copy()
     for column, places in columns.items():
         found[:, column] = np.array(places, dtype=float)[entries[:, column].astype(int)]
