@@ -2,8 +2,8 @@
 
     python benchmarks/start_skew.py          half a minute; only of a quiet machine does it say what is possible
 
-First two processes that do nothing but start, by the page of memory of one host and by messages as between hosts; then
-`benchax run --nprocs 2`: a sum that is exchanged, and the same with 5 ms of sleep in rank 1.
+First two processes that do nothing but start; then `benchax run --nprocs 2`: a sum that is exchanged, and the same with
+5 ms of sleep in rank 1.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from report import header, load, table
 
 from benchax.units import percent, seconds
-from benchax.workers.rank import RemoteStartLine, StartLine, make_file
+from benchax.workers.rank import StartLine
 
 ROOT = Path(__file__).parents[1]
 STARTS, PATIENCE_S, SMALL_S = 1000, 30.0, 50e-6
@@ -30,13 +29,13 @@ STARTS, PATIENCE_S, SMALL_S = 1000, 30.0, 50e-6
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--be", nargs=3, metavar=("RANK", "KIND", "WHERE"), help=argparse.SUPPRESS)
+    parser.add_argument("--be", nargs=2, metavar=("RANK", "WHERE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.be:
-        be(int(given.be[0]), given.be[1], given.be[2])
+        be(int(given.be[0]), given.be[1])
         return
     header("Processes that start together", [])
-    rows = [of(f"{STARTS} starts, {kind}", bare_skews(kind)) for kind in ("memory", "messages")]
+    rows = [of(f"{STARTS} starts", bare_skews())]
     ranks = [(name, *run_ranks(name)) for name in ("sums", "late")]
     table(["", "median", "9 of 10", "the most", "up to 50 µs"], rows + [of(n, s) for n, s, _ in ranks])
     for name, _, remarks in ranks:
@@ -50,19 +49,18 @@ def of(name: str, skews_s: Sequence[float]) -> tuple[str, ...]:
     return name, *map(seconds, (statistics.median(low), low[len(low) * 9 // 10], low[-1])), percent(share)
 
 
-def bare_skews(kind: str) -> list[float]:
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as found:
+def bare_skews() -> list[float]:
+    with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        where = make_file(folder, 2) if kind == "memory" else f"127.0.0.1:{found.getsockname()[1]}"
-        found.close()
-        command = [sys.executable, __file__, "--be"]
-        both = [subprocess.Popen([*command, str(r), kind, where], stdout=subprocess.PIPE, text=True) for r in (0, 1)]
-        times = [json.loads(each.communicate()[0]) for each in both]
+        where = f"127.0.0.1:{found.getsockname()[1]}"
+    command = [sys.executable, __file__, "--be"]
+    both = [subprocess.Popen([*command, str(r), where], stdout=subprocess.PIPE, text=True) for r in (0, 1)]
+    times = [json.loads(each.communicate()[0]) for each in both]
     return [abs(a - b) / 1e9 for a, b in zip(*times, strict=True)]
 
 
-def be(rank: int, kind: str, where: str) -> None:
-    line = (StartLine if kind == "memory" else RemoteStartLine)(where, rank, 2, PATIENCE_S)
+def be(rank: int, where: str) -> None:
+    line = StartLine(where, rank, 2, PATIENCE_S, clock=1)
     print(json.dumps([line.start() for _ in range(STARTS)]))
 
 

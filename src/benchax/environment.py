@@ -103,6 +103,11 @@ def capture_process(with_jax: bool = True) -> Environment:
     )
 
 
+def at_commit_of(here: Environment, there: Environment) -> Environment:
+    """`there` with the commit of `here`: what went there, or who has started it, knows no repository."""
+    return replace(there, commit=here.commit, branch=here.branch, is_dirty=here.is_dirty)
+
+
 @lru_cache(maxsize=1)
 def host() -> Environment:
     """The facts that stay the same for as long as the process lives."""

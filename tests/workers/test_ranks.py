@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,12 +14,12 @@ from measurement_strategies import HOST
 
 from benchax import codec
 from benchax.case import make_case
-from benchax.errors import NotMeasured, UsageError
+from benchax.errors import UsageError
 from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import ranks
 from benchax.workers.executors import executor_for
-from benchax.workers.rank import STOP, RankAnswer, RankJob, StartLine, make_file, measure_rank
+from benchax.workers.rank import RankAnswer, RankJob, measure_rank
 from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
 
 
@@ -205,23 +204,6 @@ def test_a_row_has_the_devices_of_the_ranks_and_the_commit_of_who_launched_them(
 
     assert m.environment == replace(there, commit="c" * 40)
     assert codec.decode(codec.encode(m)).environment == m.environment
-
-
-def test_who_does_not_come_to_the_start_is_named(tmp_path: Path) -> None:
-    line = StartLine(make_file(str(tmp_path), 3), 0, 3, patience_s=0.01)
-
-    with pytest.raises(NotMeasured) as error:
-        line.start()
-
-    assert error.value.problem == "rank 1, rank 2 did not come to start 1 within 10.0 ms"
-
-
-def test_the_first_decides_that_there_are_no_more_starts(tmp_path: Path) -> None:
-    line = StartLine(make_file(str(tmp_path), 1), 0, 1, patience_s=1.0)
-
-    assert line.start() is not None
-    assert line.start(is_last=True) is None
-    assert STOP < 0
 
 
 def test_a_timer_of_one_process_is_refused() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from benchax.environment import capture
@@ -69,11 +69,6 @@ class Node:
     def label(self) -> str:
         """node-17 (10.0.0.2): names of hosts may repeat."""
         return f"{self.host} ({self.address})" if self.address else self.host
-
-
-def at_commit_of(here: Environment, there: Environment) -> Environment:
-    """`there` with the commit of `here`: what went to the node is no repository."""
-    return replace(there, commit=here.commit, branch=here.branch, is_dirty=here.is_dirty)
 
 
 @dataclass(frozen=True)

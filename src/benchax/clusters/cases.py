@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchax.case import Case
-from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch, at_commit_of
-from benchax.environment import capture
+from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch
+from benchax.environment import at_commit_of, capture
 from benchax.errors import UsageError
 from benchax.measuring.record import quiet
 from benchax.model import CaseId, Environment, Failure, Measurement, Options

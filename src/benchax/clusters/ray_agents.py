@@ -38,10 +38,9 @@ from benchax.clusters.agents import (
     NodeJoined,
     NodeLost,
     TicketListener,
-    at_commit_of,
     capture_environment,
 )
-from benchax.environment import FLAG_PREFIXES, FLAGS, capture, installed
+from benchax.environment import FLAG_PREFIXES, FLAGS, at_commit_of, capture, installed
 from benchax.errors import UsageError, require
 from benchax.machine import doctor
 from benchax.machine.noise import read_pace_s

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
-import select
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns, sleep
@@ -46,8 +44,8 @@ from benchax.workers.task import Say, task
 WARMUP_CALLS, LEAST_SAMPLES = 3, 10
 STEPS = ("start", "connect", "inputs", "trace", "lower", "compile", "first run", "warm-up", "samples", "end")
 """In the order in which each rank comes by."""
-JOIN_S = 60
-"""For all ranks to find one another."""
+JOIN_S = 60.0
+"""For all ranks to find one another, and for all programs of a launcher."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class RankJob:
     """The address of the first rank, if JAX connects them."""
     patience_s: float
     line: str
-    """The start line: its file on this host, or its address on the first of several hosts."""
+    """The address of the start line, on the host of the first rank."""
     is_remote: bool = False
     """Are there several hosts?"""
 
@@ -104,8 +102,7 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     record.devices = devices_of(subject)
     pieces = _pieces(subject.returned)
     record.enter("warm-up")
-    kind = RemoteStartLine if job.is_remote else StartLine
-    line = kind(job.line, job.rank, job.count, job.patience_s)
+    line = StartLine(job.line, job.rank, job.count, job.patience_s, clock_id() if job.is_remote else 1)
     for _ in range(WARMUP_CALLS):
         line.start()
         jax.block_until_ready(subject.call())
@@ -136,7 +133,7 @@ def _join(job: RankJob) -> None:
             job.address,
             num_processes=job.count,
             process_id=job.rank,
-            initialization_timeout=JOIN_S,
+            initialization_timeout=int(JOIN_S),
             coordinator_bind_address=f"{'[::]' if job.is_remote else host}:{port}",
             cluster_detection_method=None if job.is_remote else "deactivate",
         )
@@ -196,9 +193,7 @@ def _pieces(outputs: Any) -> dict[str, str]:
     return found
 
 
-def _sample(
-    subject: Subject, line: StartLine | RemoteStartLine, options: Options
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _sample(subject: Subject, line: StartLine, options: Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The times of the first rank's clock at which each sample began and ended."""
     begun: list[int] = []
     ended: list[int] = []
@@ -219,26 +214,30 @@ def _sample(
 
 # ---- start line ------------------------------------------------------------------------------------------------------
 #
-# Starts the processes of one host together: with a file in memory that all of them have mapped.
+# Starts the processes together: when all have come, the first one names a time of its clock, and all wait for it with
+# open eyes. So no process is woken, and the only difference is how late each reads the clock (the window of Hunold &
+# Carpen-Amarie, IEEE TPDS 2016). Processes that waited for a message instead would leave a barrier a hundred
+# microseconds apart.
 #
-# Each writes the number of the start that it waits for. When all have done so, the first process writes a time a little
-# later, and each process busy-waits until then. All processes of a host share one monotonic clock. So no process is
-# woken, and the only difference is how late each reads the clock (the window of Hunold & Carpen-Amarie, IEEE TPDS
-# 2016). Processes that waited for a message instead would leave a barrier a hundred microseconds apart.
-#
-# Over several hosts there is no such clock and no such memory: `RemoteStartLine`.
+# All processes of a host share one monotonic clock. Hosts have different clocks. So each process measures the
+# difference between its own clock and the first one's. It sends many short messages there and back and takes the
+# fastest. The times of the two directions are equal, up to an error of half the round trip (Cristian, Distributed
+# Computing 3, 1989). That half is the reported bound on the error. The difference is measured before the samples and
+# after them. In between it is taken as a straight line, since clocks drift apart by about 10 µs in a second.
 
 
+LOOPBACK = "127.0.0.1"
 LEAD_NS = 50_000
-"""From when all are there to the start: longer than it takes to read of it."""
+"""For each process, from the arrival of all to the start, in addition to the time of the messages."""
 SPIN_NS = 3_000_000
 """A process waits this long before it offers its core to a process that might not have one. The times were tried
 alternately on two busy cores (load 10). The median skew was 410 µs if the core is offered at once, and 0.05 to 0.08 µs
 after 0.3 and 3 ms. Nine of ten starts were within 4 to 6 ms, 3 to 5 ms, and 0.15 ms."""
-LINE = 8
-"""Numbers of 64 bits in a line of a processor's cache: no two processes write to one line."""
+PINGS = 200
+RETRY_S = 0.05
 STOP = -1
 NS = 1e9
+_NUMBERS = struct.Struct("<qq")
 
 
 def clock_id() -> int:
@@ -247,93 +246,6 @@ def clock_id() -> int:
         return UUID(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()).int >> 65
     except OSError:
         return 0
-
-
-def make_file(folder: str, count: int) -> str:
-    """A start line for that many processes."""
-    path = Path(folder, "start-line")
-    path.write_bytes(bytes(8 * LINE * (count + 1)))
-    return str(path)
-
-
-def start_at(begin_ns: int) -> int:
-    """Waits for that time with open eyes; the time that it became."""
-    while (now := perf_counter_ns()) < begin_ns:
-        pass
-    return now
-
-
-class StartLine:
-    """One process's place at it."""
-
-    def __init__(self, file: str, rank: int, count: int, patience_s: float) -> None:
-        with Path(file).open("r+b") as opened:
-            self._numbers = memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
-        self.rank, self.count, self.patience_s = rank, count, patience_s
-        self._started = 0
-
-    def start(self, is_last: bool = False) -> int | None:
-        """Waits for the others; nanoseconds of the clock when this process began. None: there are no more starts.
-
-        Args:
-            is_last: of the first process, which decides for all: no more are wanted.
-
-        Raises:
-            NotMeasured: one of the others is not there within `patience_s`; says which.
-        """
-        self._started += 1
-        number, head, numbers = self._started, LINE * self.count, self._numbers
-        numbers[LINE * self.rank] = number
-        if self.rank == 0:
-            self._wait(lambda: all(numbers[LINE * rank] >= number for rank in range(self.count)), number)
-            numbers[head + 1] = STOP if is_last else perf_counter_ns() + LEAD_NS
-            numbers[head] = number
-        else:
-            self._wait(lambda: numbers[head] >= number, number)
-        begin = numbers[head + 1]
-        return None if begin == STOP else start_at(begin)
-
-    error_s = 0.0
-    """The clock is one."""
-
-    def align(self) -> None:
-        """There is nothing to do."""
-
-    def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
-        return tuple(times_ns)
-
-    def close(self) -> None:
-        """The file goes with its folder."""
-
-    def _wait(self, is_over: Callable[[], bool], number: int) -> None:
-        begun = perf_counter_ns()
-        while not is_over():
-            waited = perf_counter_ns() - begun
-            # Not from the beginning: who gives its core away just before the start comes back late.
-            if waited > SPIN_NS:
-                os.sched_yield()
-            if waited > self.patience_s * NS:
-                missing = [rank for rank in range(self.count) if self._numbers[LINE * rank] < number]
-                names = ", ".join(f"rank {rank}" for rank in missing or [0])
-                raise NotMeasured(f"{names} did not come to start {number} within {seconds(self.patience_s)}")
-
-
-# ---- remote start ----------------------------------------------------------------------------------------------------
-#
-# Starts the processes of several hosts together: the first one names a time of its clock, and all wait for it.
-#
-# Hosts have different clocks. So each process measures the difference between its own clock and the first one's. It
-# sends many short messages there and back and takes the fastest. The times of the two directions are equal, up to an
-# error of half the round trip (Cristian, Distributed Computing 3, 1989). That half is the reported bound on the error.
-# The difference is measured before the samples and after them. In between it is taken as a straight line, since clocks
-# drift apart by about 10 µs in a second. Processes of one host have one clock, and nothing to measure.
-
-
-REMOTE_LEAD_NS = 500_000
-"""The time from the arrival of all processes to the start, in addition to the time of the messages."""
-PINGS = 200
-_NUMBERS = struct.Struct("<qq")
-RETRY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -346,22 +258,22 @@ class ClockReading:
     """Half of the fastest way there and back; 0 where the clock is the same."""
 
 
-class RemoteStartLine:
-    """One process's place at it; the contract is that of `StartLine`.
+class StartLine:
+    """One process's place at it.
 
     Args:
         address: "HOST:PORT" of the first process, which listens there.
+        clock: the same number in processes that share their clock; 0 is not known.
 
     Raises:
         NotMeasured: the others are not there within `patience_s`.
     """
 
-    def __init__(self, address: str, rank: int, count: int, patience_s: float, clock: int | None = None) -> None:
+    def __init__(self, address: str, rank: int, count: int, patience_s: float, clock: int) -> None:
         host, _, port = address.rpartition(":")
         self.rank, self.count, self.patience_s = rank, count, patience_s
-        self._clock = clock_id() if clock is None else clock
-        self._started, self._lead_ns = 0, REMOTE_LEAD_NS
-        self._peers = self._accept(int(port)) if rank == 0 else {0: self._connect(host, int(port))}
+        self._clock, self._started, self._lead_ns = clock, 0, count * LEAD_NS
+        self._peers = self._accept(host, int(port)) if rank == 0 else {0: self._connect(host, int(port))}
         self.readings: list[ClockReading] = []
         self.align()
 
@@ -374,7 +286,14 @@ class RemoteStartLine:
             self.readings.append(self._ping())
 
     def start(self, is_last: bool = False) -> int | None:
-        """As `StartLine.start`."""
+        """Waits for the others; nanoseconds of the clock when this process began. None: there are no more starts.
+
+        Args:
+            is_last: of the first process, which decides for all: no more are wanted.
+
+        Raises:
+            NotMeasured: one of the others is not there within `patience_s`; says which.
+        """
         self._started += 1
         if self.rank:
             self._peers[0].send(self._started, 0)
@@ -386,7 +305,11 @@ class RemoteStartLine:
             begin = STOP if is_last else perf_counter_ns() + self._lead_ns
             for peer in self._peers.values():
                 peer.send(self._started, begin)
-        return None if begin == STOP else start_at(begin)
+        if begin == STOP:
+            return None
+        while (now := perf_counter_ns()) < begin:
+            pass
+        return now
 
     def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
         """Converts times of this process's clock to the clock of the first process."""
@@ -411,7 +334,7 @@ class RemoteStartLine:
         while True:
             number, usual_ns = peer.receive(self.patience_s, f"rank {rank} did not compare its clock")
             if number == STOP:
-                self._lead_ns = max(self._lead_ns, REMOTE_LEAD_NS + 2 * usual_ns)
+                self._lead_ns = max(self._lead_ns, self.count * LEAD_NS + 2 * usual_ns)
                 return
             peer.send(number, perf_counter_ns())
 
@@ -431,9 +354,11 @@ class RemoteStartLine:
 
     # ---- who is there
 
-    def _accept(self, port: int) -> dict[int, _Peer]:
+    def _accept(self, host: str, port: int) -> dict[int, _Peer]:
         found: dict[int, _Peer] = {}
-        with socket.create_server(("", port), backlog=self.count) as server:
+        # On another host its name may lead elsewhere than to an address of its own.
+        own = host if host == LOOPBACK else ""
+        with socket.create_server((own, port), backlog=self.count) as server:
             server.settimeout(self.patience_s)
             while len(found) < self.count - 1:
                 try:
@@ -471,7 +396,7 @@ def connect(host: str, port: int, patience_s: float) -> socket.socket:
 
 
 class _Peer:
-    """A connection whose messages are waited for with open eyes at first, as those of `StartLine` are."""
+    """A connection whose messages are waited for with open eyes."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -496,7 +421,8 @@ class _Peer:
                 if waited > patience_s * NS:
                     raise NotMeasured(f"{otherwise} within {seconds(patience_s)}") from None
                 if waited > SPIN_NS:
-                    select.select([self._connection], [], [], min(1.0, patience_s))
+                    # Not from the beginning: who gives its core away just before the start comes back late.
+                    os.sched_yield()
                 continue
             except OSError as error:
                 raise NotMeasured(f"{otherwise}: {error}") from error

@@ -1,8 +1,8 @@
 """Runs a case in several processes that make one program (`jax.distributed`), and ends all of them when one fails.
 
 This host starts all processes. Or each process belongs to one of the programs that a launcher has started, on several
-hosts. The first program leads: `Leader.lead` is the counterpart of `RankLaunch.collect`. The others follow:
-each runs its rank of the same case, and has nothing to store or to show.
+hosts. The first program leads. The others follow: each runs its rank of the same case, and has nothing to store or to
+show.
 
 Each rank is a worker in its own pool, so that it can be killed at any time and each limit holds. When one rank has
 failed, the others cannot go on: they wait for it. They get a moment, since the first to complain need not be the first
@@ -22,7 +22,6 @@ import platform
 import queue
 import re
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from time import monotonic
 from typing import Any
 
 from benchax.case import Case
-from benchax.environment import capture, count_cores
+from benchax.environment import at_commit_of, capture, count_cores
 from benchax.errors import UsageError
 from benchax.json_values import decode_value, encode_value
 from benchax.machine import noise
@@ -54,7 +53,7 @@ from benchax.workers import pickling
 from benchax.workers.channel import Channel, Closed, Garbled, TooLate
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
-from benchax.workers.rank import NS, STEPS, RankAnswer, RankJob, connect, make_file, measure_rank, usual
+from benchax.workers.rank import JOIN_S, LOOPBACK, NS, STEPS, RankAnswer, RankJob, connect, measure_rank, usual
 from benchax.workers.task import START_S, CallLimits
 
 PATIENCE_S = 120.0
@@ -80,58 +79,31 @@ class Launched:
             keep_news(known, message)
             progress(message["stage"], message["share"])
 
-        ended = run_ranks(case, options, listen)
+        count, name = options.nprocs or 1, f"case {case.id.label!r}"
+        try:
+            packed = pickling.dumps(case)
+        except Exception as error:
+            raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
+        make_job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
+        ended = find_crew(count).run(name, make_job, listen)
         environment = capture(case.folder, with_jax=False)
         row = Measurement(case.id, environment, options, run_id, started_at, **row_fields(known))
         if any(isinstance(each.answer, Failure) for each in ended):
-            return replace(row, failure=blame(ended, options.nprocs or 1), noise=noise.finish(reading))
+            return replace(row, failure=blame(ended, count), noise=noise.finish(reading))
         ranks = sorted(ended, key=lambda each: each.rank)
         answers = [each.answer for each in ranks if isinstance(each.answer, RankAnswer)]
         return replace(_fill(row, answers, environment), noise=noise.finish(reading)) if answers else row
-
-
-def run_ranks(case: Case, options: Options, listen: Listener) -> list[RankEnd]:
-    """Returns the result of each rank; nothing in a program that follows. No process is left, whatever happens.
-
-    Args:
-        listen: told each announcement of the first rank.
-    """
-    count, name = options.nprocs or 1, f"case {case.id.label!r}"
-    try:
-        packed = pickling.dumps(case)
-    except Exception as error:
-        raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
-
-    def on_step(rank: int, message: dict[str, Any]) -> None:
-        if rank == 0:
-            listen(message)
-
-    crew = find_crew(count)
-    job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
-    match crew:
-        case Leader():
-            return crew.lead(name, partial(job, is_remote=True), on_step)
-        case Follower():
-            crew.follow(name, partial(job, is_remote=True))
-            return []
-        case None:
-            with tempfile.TemporaryDirectory(prefix="benchax-ranks-") as folder:
-                line, at = make_file(folder, count), f"127.0.0.1:{free_port('127.0.0.1')}"
-                jobs = [job(rank=rank, address=at, line=line) for rank in range(count)]
-                return RankLaunch(jobs, count, name, on_step).collect()
 
 
 # ---- the row ----------------------------------------------------------------------------------------------------
 
 
 def _fill(row: Measurement, answers: Sequence[RankAnswer], environment: Environment) -> Measurement:
-    commit, branch, is_dirty = environment.commit, environment.branch, environment.is_dirty
-    environment = replace(answers[0].environment, commit=commit, branch=branch, is_dirty=is_dirty)
     failure = _disagreement(answers)
     ranks, samples, absent = _times(answers)
     return replace(
         row,
-        environment=environment,
+        environment=at_commit_of(environment, answers[0].environment),
         failure=failure,
         samples=samples if failure is None else (),
         ranks=ranks,
@@ -234,8 +206,6 @@ def _late(ranks: Ranks) -> list[Remark]:
 
 GRACE_S = 2.0
 """For the others to fail after the first."""
-StepListener = Callable[[int, dict[str, Any]], None]
-"""Told a rank, and its announcement of the step that it has come to."""
 
 
 @dataclass(frozen=True)
@@ -274,23 +244,23 @@ class RankLaunch:
 
     Args:
         jobs: the ranks that run here.
-        count: the number of all ranks. The receiver of results from elsewhere puts them into `found`.
+        count: the number of ranks to wait for. For ranks elsewhere, the receiver of their results calls `end`.
+        listen: told each announcement of the first rank that runs here.
     """
 
-    def __init__(
-        self, jobs: Sequence[RankJob], count: int, name: str, on_step: StepListener, grace_s: float = GRACE_S
-    ) -> None:
-        self.name, self.count, self.on_step, self.grace_s = name, count, on_step, grace_s
+    def __init__(self, jobs: Sequence[RankJob], count: int, name: str, listen: Listener, grace_s: float) -> None:
+        self.name, self.count, self.listen, self.grace_s = name, count, listen, grace_s
+        self.told = jobs[0].rank
         options, patience_s = jobs[0].options, jobs[0].patience_s
         self.limits = CallLimits(
             lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + options.max_time_s,
             memory_bytes=options.memory_limit_bytes,
         )
         self.pools = [take_pool() for _ in jobs]
-        self.steps = dict.fromkeys(range(count), "start")
+        self.steps = dict.fromkeys(range(jobs[0].count), "start")
         self.found: queue.Queue[RankEnd] = queue.Queue()
         self.threads = [
-            threading.Thread(target=self._listen, args=each, daemon=True) for each in zip(self.pools, jobs, strict=True)
+            threading.Thread(target=self._call, args=each, daemon=True) for each in zip(self.pools, jobs, strict=True)
         ]
 
     def collect(self) -> list[RankEnd]:
@@ -320,7 +290,8 @@ class RankLaunch:
 
     def note(self, rank: int, message: dict[str, Any]) -> None:
         self.steps[rank] = message["stage"]
-        self.on_step(rank, message)
+        if rank == self.told:
+            self.listen(message)
 
     def end(self, rank: int, answer: RankAnswer | Failure) -> None:
         self.found.put(RankEnd(rank, answer, self.steps[rank], monotonic()))
@@ -330,7 +301,7 @@ class RankLaunch:
         for pool in self.pools:
             pool.close()
 
-    def _listen(self, pool: Pool, job: RankJob) -> None:
+    def _call(self, pool: Pool, job: RankJob) -> None:
         answer = pool.call(
             measure_rank,
             job,
@@ -347,22 +318,16 @@ def blame(ended: Sequence[RankEnd], count: int) -> Failure:
     failures = sorted(
         ((each, each.answer) for each in ended if isinstance(each.answer, Failure)), key=lambda pair: pair[0].at
     )
-    dead = [each for each in failures if each[1].kind in ("crashed", "out_of_memory", "node_lost")]
-    stuck = sorted(
-        (each for each in failures if each[1].kind == "timeout"), key=lambda each: (_place(each[0].step), each[0].at)
-    )
-    if _is_own(*failures[0]):
-        # JAX aborts the others when the first rank, which connects them, has ended by an error.
-        chosen = failures[:1]
-    elif dead:
-        chosen = dead[:1]
-    elif stuck:
+    chosen = failures[:1]
+    # JAX aborts the others when the first rank, which connects them, has ended by an error.
+    if not _is_own(*failures[0]):
+        dead = [each for each in failures if each[1].kind in ("crashed", "out_of_memory", "node_lost")]
+        stuck = [each for each in failures if each[1].kind == "timeout"]
+        behind = min((_place(each.step) for each, _ in stuck), default=0)
         # Ranks that are stuck at the same step cannot be told apart: one of them keeps the others waiting.
-        chosen = [each for each in stuck if _place(each[0].step) == _place(stuck[0][0].step)]
-    else:
-        chosen = failures[:1]
+        chosen = dead[:1] or [each for each in stuck if _place(each[0].step) == behind] or chosen
     first = chosen[0][1]
-    who = " and ".join(f"rank {each.rank}" for each in sorted((end for end, _ in chosen), key=lambda end: end.rank))
+    who = " and ".join(f"rank {rank}" for rank in sorted(end.rank for end, _ in chosen))
     return replace(first, message=f"{who} of {plural(count, 'rank')}: {first.message}")
 
 
@@ -473,8 +438,6 @@ def _read_address(environ: Mapping[str, str], usual: str) -> tuple[str, int]:
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
-JOIN_S = 60.0
-"""For all programs to come."""
 BEAT_S = 1.0
 SILENCE_S = 15.0
 """A program that is silent for this long counts as lost. A busy machine can keep a program from running for seconds."""
@@ -543,6 +506,12 @@ def gather(member: Membership) -> dict[int, Link]:
     """
     found: dict[int, Link] = {}
     own, until = describe_self(member), monotonic() + JOIN_S
+
+    def refuse(problem: str, expected: str) -> UsageError:
+        for link in found.values():
+            link.send(refused=problem)
+        return UsageError(problem, expected)
+
     try:
         server = socket.create_server(("", member.port), backlog=member.count)
     except OSError as error:
@@ -555,21 +524,17 @@ def gather(member: Membership) -> dict[int, Link]:
             if link is None:
                 missing = ", ".join(f"rank {rank}" for rank in range(1, member.count) if rank not in found)
                 problem = f"{missing} of {plural(member.count, 'rank')} did not come within {seconds(JOIN_S)}"
-                refusal = UsageError(
+                raise refuse(
                     f"{problem} to {member.host}:{member.port}", "the same command in each process, and a network"
                 )
-            elif set(hello) != set(own):
+            if set(hello) != set(own):
                 link.close()  # no program of ours
                 continue
-            else:
-                link.rank, link.host = hello["rank"], hello["host"]
-                problem = _find_problem(own, hello, found)
-                refusal = UsageError(problem, "the same environment for each rank, and a rank for each")
-                found[link.rank] = link
+            problem = _find_problem(own, hello, found)
+            link.rank, link.host = hello["rank"], hello["host"]
+            found[link.rank] = link
             if problem:
-                for link in found.values():
-                    link.send(refused=problem)
-                raise refusal
+                raise refuse(problem, "the same environment for each rank, and a rank for each")
     for link in found.values():
         link.send(welcome=own["host"])
     return dict(sorted(found.items()))
@@ -624,21 +589,6 @@ def join(member: Membership) -> Link:
     return link
 
 
-def listen(link: Link, take: Callable[[dict[str, Any]], None], lose: Callable[[str], None]) -> threading.Thread:
-    """Has a thread of its own take each message, until the other one is lost."""
-
-    def run() -> None:
-        try:
-            while True:
-                take(link.receive())
-        except LostContact as error:
-            lose(str(error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
-
-
 def free_port(host: str = "") -> int:
     """Returns a port that is free now, on this address of this host, or on all its addresses."""
     with socket.socket() as found:
@@ -653,28 +603,36 @@ GRACE_OF_HOSTS_S = 4.0
 """As GRACE_S, over the network: longer than it takes to miss the beats of a host."""
 SILENT_S = 3 * BEAT_S
 JobMaker = Callable[..., RankJob]
-"""Makes the job of a `rank`, from the `address` where JAX connects them, and the address of the start `line`."""
+"""Makes the job of a `rank`, from the `address` where JAX connects them, the address of the start `line`, and
+`is_remote`."""
 
 
 class Leader:
-    """The first of the programs, and its links to the others."""
+    """The first of the programs, and its links to the others. Without a launcher, it starts all ranks itself."""
 
-    def __init__(self, member: Membership) -> None:
-        self.member = member
-        self.links = gather(member)
+    def __init__(self, member: Membership | None) -> None:
+        self.host = LOOPBACK if member is None else member.host
+        self.links = {} if member is None else gather(member)
         self.lost: dict[int, str] = {}
         self._launch: RankLaunch | None = None
         self._number = 0
         self._lock = threading.Lock()
-        for rank, link in self.links.items():
-            listen(link, partial(self._take, rank), partial(self._lose, rank))
+        for link in self.links.values():
+            threading.Thread(target=self._hear, args=(link,), daemon=True).start()
 
-    def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
-        """Returns the result of each rank of this case; no rank runs on afterwards."""
-        jax_at, line_at = (f"{self.member.host}:{free_port()}" for _ in range(2))
-        launch = RankLaunch(
-            [make_job(rank=0, address=jax_at, line=line_at)], self.member.count, name, on_step, GRACE_OF_HOSTS_S
-        )
+    def run(self, name: str, make_job: JobMaker, listen: Listener) -> list[RankEnd]:
+        """Returns the result of each rank of this case; no rank runs on afterwards, whatever happens.
+
+        Args:
+            listen: told each announcement of the first rank.
+        """
+        is_remote = bool(self.links)
+        jax_at, line_at = (f"{self.host}:{free_port('' if is_remote else LOOPBACK)}" for _ in range(2))
+        make_job = partial(make_job, address=jax_at, line=line_at, is_remote=is_remote)
+        jobs = [make_job(rank=0)]
+        count = jobs[0].count
+        jobs += [make_job(rank=rank) for rank in range(1, count) if rank not in self.links]
+        launch = RankLaunch(jobs, count, name, listen, GRACE_OF_HOSTS_S if is_remote else GRACE_S)
         with self._lock:
             self._number += 1
             self._launch = launch
@@ -689,22 +647,28 @@ class Leader:
                 self._launch = None
             self._send(over=self._number)
 
+    def _hear(self, link: Link) -> None:
+        """Takes each message of a program, until that is lost."""
+        try:
+            while True:
+                self._take(link.rank, link.receive())
+        except LostContact as error:
+            with self._lock:
+                self.lost[link.rank] = str(error)
+                if self._launch is not None:
+                    self._launch.end(link.rank, self._failure(link.rank, str(error)))
+
     def _send(self, **message: Any) -> None:
         for link in self.links.values():
             link.send(**message)
 
     def _silent(self, launch: RankLaunch, ended: set[int]) -> list[RankEnd]:
         """Ranks of hosts that say nothing any more, where others have complained of that already."""
-        silent = [link for rank, link in self.links.items() if rank not in ended | set(self.lost)]
+        now = monotonic()
         return [
-            RankEnd(
-                link.rank,
-                self._failure(link.rank, f"nothing is heard of {link.host}"),
-                launch.steps[link.rank],
-                monotonic(),
-            )
-            for link in silent
-            if monotonic() - link.heard_at > SILENT_S
+            RankEnd(rank, self._failure(rank, f"nothing is heard of {link.host}"), launch.steps[rank], now)
+            for rank, link in self.links.items()
+            if rank not in ended | set(self.lost) and now - link.heard_at > SILENT_S
         ]
 
     def _take(self, rank: int, message: dict[str, Any]) -> None:
@@ -718,12 +682,6 @@ class Leader:
             elif "answer" in message:
                 self._launch.end(rank, decode_value(message["answer"], RankAnswer))
 
-    def _lose(self, rank: int, why: str) -> None:
-        with self._lock:
-            self.lost[rank] = why
-            if self._launch is not None:
-                self._launch.end(rank, self._failure(rank, why))
-
     def _failure(self, rank: int, why: str) -> Failure:
         step = "start" if self._launch is None else self._launch.steps[rank]
         return Failure("node_lost", step, f"lost in {step}: {why}")
@@ -736,8 +694,8 @@ class Follower:
         self.member = member
         self.link = join(member)
 
-    def follow(self, name: str, make_job: JobMaker) -> None:
-        """Runs the rank of this program, until the first one says that the case is over.
+    def run(self, name: str, make_job: JobMaker, listen: Listener) -> list[RankEnd]:
+        """Runs the rank of this program, until the first one says that the case is over. That one has the results.
 
         Raises:
             UsageError: the first one is lost, or has another case.
@@ -749,10 +707,11 @@ class Follower:
             self.link.send(number=number, failure=encode_value(Failure("error", "start", problem.problem), Failure))
             raise problem
         launch = RankLaunch(
-            [make_job(rank=rank, address=order["jax"], line=order["line"])],
+            [make_job(rank=rank, address=order["jax"], line=order["line"], is_remote=True)],
             1,
             name,
-            lambda rank, message: self.link.send(number=number, said={"stage": message["stage"]}),
+            lambda message: self.link.send(number=number, said={"stage": message["stage"]}),
+            GRACE_S,
         )
         problems: list[UsageError] = []
 
@@ -771,6 +730,7 @@ class Follower:
         ending.join()
         if problems:
             raise problems[0]
+        return []
 
     def _await(self, word: str) -> dict[str, Any]:
         """The next message of the first program that has this word. Raises `UsageError` if that program is lost."""
@@ -782,16 +742,14 @@ class Follower:
         return message
 
 
-def find_crew(count: int) -> Leader | Follower | None:
-    """None if the ranks are all started here.
+def find_crew(count: int) -> Leader | Follower:
+    """Returns the crew that runs the ranks of a case of `count` processes.
 
     Raises:
         UsageError: a launcher has started another number of processes, or not all of them come.
     """
     member = find_membership(os.environ)
-    if member is None:
-        return None
-    if member.count != count:
+    if member is not None and member.count != count:
         raise UsageError(
             f"nprocs={count} is given, and {member.launcher} has started {member.count} processes",
             f"--nprocs {member.count}",
@@ -800,8 +758,8 @@ def find_crew(count: int) -> Leader | Follower | None:
 
 
 @cache
-def _crew_of(member: Membership) -> Leader | Follower:
-    return Follower(member) if member.rank else Leader(member)
+def _crew_of(member: Membership | None) -> Leader | Follower:
+    return Leader(member) if member is None or member.rank == 0 else Follower(member)
 
 
 def is_following(options: Sequence[Options]) -> bool:

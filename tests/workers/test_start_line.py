@@ -1,4 +1,4 @@
-"""The start line of several hosts, on one, whose clock is known to be one."""
+"""The start line, on one host, whose clock is known to be one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchax.errors import NotMeasured
-from benchax.workers.rank import ClockReading, RemoteStartLine
+from benchax.workers.rank import ClockReading, StartLine
 
 STARTS = 5
 
@@ -21,12 +21,12 @@ def free_address() -> str:
         return f"127.0.0.1:{found.getsockname()[1]}"
 
 
-def run(clocks: list[int]) -> list[tuple[RemoteStartLine, list[Any]]]:
+def run(clocks: list[int]) -> list[tuple[StartLine, list[Any]]]:
     """What each process saw: its line, and its starts, of which the last was none."""
     address = free_address()
 
-    def be(rank: int) -> tuple[RemoteStartLine, list[Any]]:
-        line = RemoteStartLine(address, rank, len(clocks), 20.0, clocks[rank])
+    def be(rank: int) -> tuple[StartLine, list[Any]]:
+        line = StartLine(address, rank, len(clocks), 20.0, clocks[rank])
         begun = [line.start(is_last=i == STARTS) for i in range(STARTS + 1)]
         line.align()
         line.close()
@@ -64,7 +64,7 @@ def test_the_offset_of_another_clock_is_within_what_is_told() -> None:
 
 
 def test_between_two_readings_a_clock_drifts_in_a_straight_line() -> None:
-    line = RemoteStartLine.__new__(RemoteStartLine)
+    line = StartLine.__new__(StartLine)
     line.readings = [ClockReading(1000, 50, 3), ClockReading(3000, 70, 4)]
 
     assert line.to_common([1000, 2000, 3000]) == (1050, 2060, 3070)
@@ -73,7 +73,7 @@ def test_between_two_readings_a_clock_drifts_in_a_straight_line() -> None:
 
 def test_who_does_not_come_is_named() -> None:
     with pytest.raises(NotMeasured) as error:
-        RemoteStartLine(free_address(), 0, 3, 0.05)
+        StartLine(free_address(), 0, 3, 0.05, 1)
 
     assert error.value.problem == "rank 1, rank 2 did not come to the start within 50.0 ms"
 
@@ -82,4 +82,4 @@ def test_a_first_one_that_is_not_there_is_named_with_its_address() -> None:
     address = free_address()
 
     with pytest.raises(NotMeasured, match=f"rank 0 cannot be reached at {address}"):
-        RemoteStartLine(address, 1, 2, 0.0)
+        StartLine(address, 1, 2, 0.0, 1)
