@@ -67,3 +67,18 @@ def _event(event: Event, names: Mapping[str, int], stats: Mapping[str, int]) -> 
 
 def space(*planes: bytes, warnings: Sequence[str] = (), host: str = "here") -> bytes:
     return b"".join(planes) + b"".join(block(3, text) for text in warnings) + (block(4, host) if host else b"")
+
+
+def program(*lines: str, **computations: Sequence[str]) -> bytes:
+    """`/host:metadata` with program 6, jit_f: instructions without attributes but computations, as text.
+
+    XLA has a message in that place; `tests/profiling/conftest.py` reads the text instead.
+    """
+    text = "HloModule jit_f\n"
+    for title, body in {**computations, "ENTRY main": lines}.items():
+        head, _, name = title.rpartition(" ")
+        text += f"\n{head and head + ' '}%{name} () -> f32[] {{\n" + "".join(f"  %{line}\n" for line in body) + "}\n"
+    stat = number(1, 1) + block(6, block(1, text))
+    event = number(1, 1) + block(2, number(1, 1) + block(2, "jit_f(6)") + block(5, stat))
+    keys = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "Hlo Proto")))
+    return block(1, block(2, "/host:metadata") + block(4, event) + keys)

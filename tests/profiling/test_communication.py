@@ -11,7 +11,7 @@ import warm_python
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
-from xspace_by_hand import Event, block, number, op, plane, space
+from xspace_by_hand import Event, op, plane, program, space
 
 from benchax.profiling.trace import profile_of
 from benchax.program.work import OPCODES
@@ -20,39 +20,21 @@ from benchax.results.profile import Device, Profile
 
 US = 10**6
 """Picoseconds."""
-Line = tuple[str, str, Sequence[str], Sequence[str]]
-"""Name, opcode, names of operands, names of computations."""
 
 
-def program(*main: Line, **computations: Sequence[Line]) -> bytes:
-    """`/host:metadata` with program 6."""
-    parts = {"main": main, **computations}
-    numbers = {line[0]: i for i, line in enumerate((line for part in parts.values() for line in part), 1)}
-    keys = {title: i for i, title in enumerate(parts, 1)}
-
-    def instruction(line: Line) -> bytes:
-        name, opcode, operands, called = line
-        body = block(1, name) + block(2, opcode) + number(35, numbers[name])
-        body += b"".join(number(36, numbers[one]) for one in operands)
-        return block(2, body + b"".join(number(38, keys[one]) for one in called))
-
-    module = block(1, "jit_f")
-    for title, lines in parts.items():
-        module += block(3, block(1, title) + b"".join(map(instruction, lines)) + number(5, keys[title]))
-    stat = block(5, number(1, 1) + block(6, block(1, module)))
-    event = block(4, number(1, 1) + block(2, number(1, 1) + block(2, "jit_f(6)") + stat))
-    names = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "Hlo Proto")))
-    return block(1, block(2, "/host:metadata") + event + names)
+def line(name: str, opcode: str, *operands: str, **called: str) -> str:
+    computations = "".join(f", {key}=%{value}" for key, value in called.items())
+    return f"{name} = f32[] {opcode}({', '.join(f'%{one}' for one in operands)}){computations}"
 
 
 REDUCES = program(
-    ("dot.1", "dot", [], []),
-    ("all-reduce.2", "all-reduce", ["dot.1"], ["add"]),
-    ("while.3", "while", [], ["body"]),
-    ("all-gather-start.5", "all-gather-start", ["dot.1"], []),
-    ("all-gather-done.6", "all-gather-done", ["all-gather-start.5"], []),
-    add=[("add.9", "add", [], [])],
-    body=[("all-to-all.4", "all-to-all", [], []), ("sin.7", "sine", [], [])],
+    line("dot.1", "dot"),
+    line("all-reduce.2", "all-reduce", "dot.1", to_apply="add"),
+    line("while.3", "while", body="body"),
+    line("all-gather-start.5", "all-gather-start", "dot.1"),
+    line("all-gather-done.6", "all-gather-done", "all-gather-start.5"),
+    add=[line("add.9", "add")],
+    body=[line("all-to-all.4", "all-to-all"), line("sin.7", "sine")],
 )
 
 
@@ -100,7 +82,7 @@ def test_each_device_has_its_own() -> None:
 
 @pytest.mark.parametrize("opcode", OPCODES)
 def test_every_collective_counts(opcode: str) -> None:
-    found = program(("x.1", opcode, [], []), ("y.2", opcode + "-start", [], []), ("z.3", opcode + "-done", ["y.2"], []))
+    found = program(line("x.1", opcode), line("y.2", f"{opcode}-start"), line("z.3", f"{opcode}-done", "y.2"))
 
     assert told_us(cpu([op("x.1", 0, US)], of=found)) == (1, 1)
     assert told_us(tpu(("y.2", 0, 1), ("z.3", 4, 2), of=found)) == (6, 6)
@@ -151,20 +133,23 @@ def test_on_a_gpu_the_kernel_of_the_start_on_its_own_stream_is_the_communication
 
 def test_what_is_wrapped_counts_by_what_is_inside() -> None:
     wrapped = program(
-        ("fusion.1", "fusion", [], ["fused"]),
-        ("async-start.2", "async-start", [], ["speaks"]),
-        ("async-update.3", "async-update", ["async-start.2"], []),
-        ("async-done.4", "async-done", ["async-update.3"], []),
-        ("async-start.5", "async-start", [], ["computes"]),
-        ("async-done.6", "async-done", ["async-start.5"], []),
-        fused=[("reduce-scatter.7", "reduce-scatter", [], [])],
-        speaks=[("all-to-all.8", "all-to-all", [], [])],
-        computes=[("dot.9", "dot", [], [])],
+        line("fusion.1", "fusion", calls="fused"),
+        line("async-start.2", "async-start", calls="speaks"),
+        line("async-update.3", "async-update", "async-start.2"),
+        line("async-done.4", "async-done", "async-update.3"),
+        line("async-start.5", "async-start", calls="computes"),
+        line("async-done.6", "async-done", "async-start.5"),
+        fused=[line("reduce-scatter.7", "reduce-scatter")],
+        speaks=[line("all-to-all.8", "all-to-all")],
+        computes=[line("dot.9", "dot")],
     )
 
     assert told_us(tpu(("fusion.1", 0, 2), of=wrapped)) == (2, 2)
     assert told_us(tpu(("async-start.2", 0, 1), ("async-done.4", 8, 1), of=wrapped)) == (9, 9)
     assert told_us(tpu(("async-start.5", 0, 1), ("async-done.6", 8, 1), of=wrapped)) == (0, 0)
+    # What XLA's text leaves out is inside of an asynchronous one.
+    assert told_us(tpu(("all-gather.10", 0, 2), ("unheard-of.3", 5, 1), of=wrapped)) == (None, None)
+    assert told_us(tpu(("all-gather.10", 0, 2), of=wrapped)) == (2, 2)
 
 
 def test_what_an_operation_hid_is_not_told_where_its_end_is_told_late() -> None:

@@ -13,10 +13,11 @@ from steps_by_hand import read as read_steps
 from xspace_by_hand import Event
 
 import benchax
-from benchax.profiling.events import CompiledModule, programs, read
+from benchax.profiling.events import programs, read
 from benchax.profiling.host_thread import COMPILED, encode
 from benchax.profiling.operations import KEEP
 from benchax.profiling.trace import place_of, program_size
+from benchax.program import hlo
 
 
 def mark(kind: str, at_us: int, took_us: int, name: str = "step", before: int = 0) -> Event:
@@ -72,7 +73,7 @@ def inlined(x: Any) -> Any:
     return block(x)
 
 
-def module_of(fun: Any, folder: Path) -> CompiledModule:
+def module_of(fun: Any, folder: Path) -> hlo.Module:
     """As a trace carries it."""
     kept = benchax.profile(jax.jit(fun), jnp.ones((N, N)), dir=folder, runs=1)
     known = programs(read(Path(kept.files["xplane"]).read_bytes(), KEEP)).values()
@@ -93,7 +94,7 @@ def test_a_loop_in_python_is_many_instructions_from_one_place_and_inlined_calls_
     several = program_size([module_of(inlined, tmp_path)])
     assert several is not None
     assert (several.line, several.stacks) == (line_of_block(), 3)
-    unnamed = program_size([CompiledModule("f", {}, {})])
+    unnamed = program_size([hlo.parse("")])
     assert unnamed is not None
     assert (unnamed.instructions, unnamed.line, unnamed.repeated) == (0, "", 0)
 

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
-from xspace_by_hand import Event, block, number, op, plane, space
+from xspace_by_hand import Event, block, number, op, plane, program, space
 
 import benchax
 from benchax import kept_peaks
 from benchax.environment import fingerprint
-from benchax.profiling import session, trace
-from benchax.profiling.events import CompiledModule
+from benchax.profiling import session
 from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Op, Profile
@@ -201,33 +200,16 @@ def test_covered_and_uncovered_time_make_the_whole(pairs: list[tuple[int, int]])
     assert found.gaps(min(start), max(end)).length == max(end) - min(start) - truth
 
 
-def module(*instructions: tuple[str, str, list[int]], body: tuple[str, ...] = ()) -> bytes:
-    """`/host:metadata` with program 6: (name, opcode, numbers of called computations), and computation 7."""
-
-    def computation(title: str, key: int, lines: list[bytes]) -> bytes:
-        return block(3, block(1, title) + b"".join(block(2, line) for line in lines) + number(5, key))
-
-    main = [
-        block(1, name) + block(2, code) + b"".join(number(38, one) for one in called)
-        for name, code, called in instructions
-    ]
-    inner = [block(1, name) + block(2, "dot") + block(7, block(2, f"jit(f)/{name}")) for name in body]
-    proto = block(1, block(1, "jit_f") + computation("main", 1, main) + computation("region_0", 7, inner))
-    stat = number(1, 1) + block(6, proto)
-    event = number(1, 1) + block(2, "jit_f(6)") + block(5, stat)
-    keys = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "Hlo Proto")))
-    return block(1, block(2, "/host:metadata") + block(4, number(1, 1) + block(2, event)) + keys)
-
-
-LOOP = ("while", "while", [7])
+LOOP = "while = f32[] while(), body=%region_0"
+DOT, SIN = (f'{name} = f32[] dot(), metadata={{op_name="jit(f)/{name}"}}' for name in ("dot", "sin"))
 END_OF_5 = Event("end: while", 10 * US, 1, {"_c": 5})
 
 
 @pytest.mark.parametrize(
-    ("program", "lines", "own_us"),
+    ("held", "lines", "own_us"),
     [
         (
-            module(LOOP, ("sort", "sort", []), body=("dot",)),
+            program(LOOP, "sort = f32[] sort()", region_0=[DOT]),
             {
                 "a": [op("while", 0, US, _p=5)],
                 "b": [
@@ -239,7 +221,7 @@ END_OF_5 = Event("end: while", 10 * US, 1, {"_c": 5})
             {"while": 6, "dot": 4, "sort": 2},
         ),
         (
-            module(LOOP, body=("dot", "sin")),
+            program(LOOP, region_0=[DOT, SIN]),
             {"a": [op("while", 0, 10 * US), op("dot", US, 4 * US)], "b": [op("sin", 3 * US, 4 * US)]},
             {"while": 4, "dot": 4, "sin": 4},
         ),
@@ -247,9 +229,9 @@ END_OF_5 = Event("end: while", 10 * US, 1, {"_c": 5})
     ids=["a body on another thread, and a neighbour", "two at once are taken off it once"],
 )
 def test_what_is_inside_a_loop_is_known_from_the_program(
-    program: bytes, lines: dict[str, list[Event]], own_us: dict[str, float]
+    held: bytes, lines: dict[str, list[Event]], own_us: dict[str, float]
 ) -> None:
-    p = profile_of(space(program, plane("/host:CPU", lines)))
+    p = profile_of(space(held, plane("/host:CPU", lines)))
 
     assert self_us(p) == own_us
     assert {one.name: one.total_s for one in p.ops}["while"] == pytest.approx(10e-6)
@@ -257,7 +239,7 @@ def test_what_is_inside_a_loop_is_known_from_the_program(
 
 
 def test_a_program_that_cannot_be_read_costs_only_the_scopes() -> None:
-    broken = module(("dot.1", "dot", [])).replace(block(1, "jit_f"), b"\x0b" + b"\x0b" * (len(block(1, "jit_f")) - 1))
+    broken = program("dot.1 = f32[] dot()").replace(b"HloModule", b"NoModule!")
 
     p = profile_of(space(broken, plane("/host:CPU", {"a": [op("dot.1", 0, US)]})))
 
@@ -310,19 +292,6 @@ def test_what_nobody_can_look_into_has_no_count() -> None:
     assert calls
     assert {op.flops for op in calls} == {None}
     assert any(op.flops is not None for op in found.ops)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("homes", [("jaxlib.nowhere",), ()])
-def test_where_the_program_cannot_be_read_nothing_is_counted(
-    homes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trace, "_HOMES", homes)
-
-    found = benchax.profile(network, jnp.ones((LAYERS, N, N)), jnp.ones((N, N)), runs=1)
-
-    assert {op.flops for op in found.ops} == {None}
-    assert trace.work_of_calls(CompiledModule("jit_f", {}, {}, b"not protobuf"), ["dot.1"]) == {}
 
 
 # ---- machine marks --------------------------------------------------------------------------------------------------

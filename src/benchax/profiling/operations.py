@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 
 from benchax.errors import NotMeasured
 from benchax.model import Remark
-from benchax.profiling.events import HOST, CompiledModule, ModuleInstruction, Plane, Space, TraceLine
+from benchax.profiling.events import HOST, Plane, Space, TraceLine
 from benchax.profiling.spans import group_rows, number_rows, self_times, unite
+from benchax.program import hlo
+from benchax.program.hlo import Instruction, Module
 from benchax.program.work import OPCODES
 from benchax.protobuf import Ints
 from benchax.results import profile
@@ -114,7 +116,7 @@ class Operations:
         return own, depth
 
 
-def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str = TPU_OPERATIONS) -> Operations:
+def operations(space: Space, known: Mapping[int, Module], tpu_line: str = TPU_OPERATIONS) -> Operations:
     """All of them; no rows where the trace has none.
 
     Args:
@@ -152,16 +154,21 @@ def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str 
         thread=thread,
         insides={
             number: {
-                codes[name]: frozenset(codes[inner] for inner in program.inside(one) if inner in codes)
-                for name, one in program.instructions.items()
-                if one.called and name in codes
+                codes[name]: frozenset(codes[inner] for inner in names_inside(program, one) if inner in codes)
+                for name, one in program.by_name.items()
+                if name in codes and program.called_computations(one)
             }
             for number, program in known.items()
         },
     )
 
 
-def module_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -> str:
+def names_inside(program: Module, one: Instruction) -> set[str]:
+    """Names of the instructions that it runs, at any depth."""
+    return {each.name for where in program.inside(one) for each in where.instructions}
+
+
+def module_of(found: Operations, known: Mapping[int, Module], at: int) -> str:
     """The program that an operation belongs to: jit_f. Empty: not known."""
     program = known.get(int(found.program[at]))
     return found.word(int(found.module[at])) or (program.name if program else "")
@@ -296,7 +303,7 @@ def device_runs(space: Space) -> list[ProgramRun]:
     return [run for _, run in _unite(found, found.run)]
 
 
-def runs_by_device(space: Space, found: Operations, known: Mapping[int, CompiledModule]) -> tuple[profile.Run, ...]:
+def runs_by_device(space: Space, found: Operations, known: Mapping[int, Module]) -> tuple[profile.Run, ...]:
     """Each execution of each program on each device, in the order in which they began.
 
     Empty where the trace does not say which run an operation belongs to, as on GPU.
@@ -418,7 +425,7 @@ class Exchange:
     """When it began; of a `-done`, when its `-start` did."""
 
 
-def exchange(found: Operations, known: Mapping[int, CompiledModule]) -> Exchange:
+def exchange(found: Operations, known: Mapping[int, Module]) -> Exchange:
     """Which operations communicate, and since when."""
     first, group = group_rows(found.program, found.module, found.name)
     roles = [_role_of(found, known, at) for at in first.tolist()]
@@ -482,34 +489,31 @@ def _covered_ps(said: Exchange, end: Ints, chosen: Flags) -> int:
     return unite(said.begin_ps[chosen], end[chosen]).length
 
 
-def _role_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -> Role:
-    name = found.word(int(found.name[at]))
-    program = known.get(int(found.program[at]))
-    instruction = program.instructions.get(name) if program else None
-    if program and instruction:
-        return role(program, instruction)
+def _role_of(found: Operations, known: Mapping[int, Module], at: int) -> Role:
+    name, program = found.word(int(found.name[at])), known.get(int(found.program[at]))
+    if program and name in program.by_name:
+        return role(program, program.by_name[name])
+    # XLA prints an asynchronous operation without the computation that it wraps, whose names begin with an opcode.
+    if program and name.partition(".")[0] in OPCODES:
+        return Role("whole")
     is_copy = found.module[at] < 0 and name.startswith(COPIES)
     return Role("none" if is_copy else "unknown")
 
 
-def role(program: CompiledModule, one: ModuleInstruction) -> Role:
+def role(program: Module, one: Instruction) -> Role:
     """By its opcode; of a wrapper (`fusion`, `async-start`), by what is inside."""
     kind, _, half = one.opcode.rpartition("-")
-    if one.opcode in OPCODES or (one.opcode == "fusion" and _holds_collective(program, one)):
+    holds_collective = any(program.by_name[name].opcode in OPCODES for name in names_inside(program, one))
+    if one.opcode in OPCODES or (one.opcode == "fusion" and holds_collective):
         return Role("whole")
-    if half == "start" and (kind in OPCODES or _holds_collective(program, one)):
+    if half == "start" and (kind in OPCODES or holds_collective):
         return Role("start", one.name)
     if half in ("done", "update"):
-        operand = one.hlo.partition(f" {one.opcode}(%")[2].partition(")")[0].partition(",")[0]
-        before = program.instructions.get(operand)
-        begun = role(program, before) if before else Role("none")
+        operands = [program.by_name[name] for name in hlo.operand_names(one) if name in program.by_name]
+        begun = role(program, operands[0]) if operands else Role("none")
         if begun.start or kind in OPCODES:
             return Role("done" if half == "done" else "whole", begun.start)
     return Role("none")
-
-
-def _holds_collective(program: CompiledModule, one: ModuleInstruction) -> bool:
-    return any(program.instructions[name].opcode in OPCODES for name in program.inside(one))
 
 
 def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], str]) -> tuple[Ints, Flags]:

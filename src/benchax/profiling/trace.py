@@ -8,8 +8,6 @@ trace without operations gives no empty table. A remark states what the trace ha
 from __future__ import annotations
 
 import ast
-import contextlib
-import importlib
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -17,13 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import lru_cache
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
-from benchax.profiling.events import METADATA, CompiledModule, ModuleInstruction, Space, programs, read
+from benchax.profiling.events import METADATA, Space, programs, read
 from benchax.profiling.host_thread import PS_PER_US, machine_of, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import (
     KEEP,
@@ -33,6 +31,7 @@ from benchax.profiling.operations import (
     communication_of,
     exchange,
     module_of,
+    names_inside,
     operations,
     remark_communication,
     runs_by_device,
@@ -40,7 +39,7 @@ from benchax.profiling.operations import (
 from benchax.profiling.spans import group_rows, self_times, unite
 from benchax.profiling.step_split import read_annotations, split
 from benchax.program import hlo
-from benchax.program.hlo import scope_of
+from benchax.program.hlo import Instruction, Module
 from benchax.program.work import Adder, Work, is_opaque
 from benchax.results.profile import (
     MANY_EVENTS_PER_S,
@@ -136,26 +135,26 @@ _SMALL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 """They cost next to nothing to compile."""
 
 
-def program_size(modules: Iterable[CompiledModule]) -> ProgramSize | None:
+def program_size(modules: Iterable[Module]) -> ProgramSize | None:
     """Returns the size of the largest of several programs with one name, or None if there is no program."""
     return max(map(_size_of, modules), key=lambda size: size.instructions, default=None)
 
 
-def _size_of(module: CompiledModule) -> ProgramSize:
-    every = module.instructions.values()
+def _size_of(module: Module) -> ProgramSize:
+    every = [*module.instructions]
     working = [each for each in every if each.opcode not in _SMALL]
-    groups: dict[str, list[ModuleInstruction]] = defaultdict(list)
-    for each in working:
-        if each.source:
-            groups[each.source].append(each)
+    groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for stack in map(module.user_lines, working):
+        if stack:
+            groups[stack[0]].append(stack)
     line, repeated = max(groups.items(), key=lambda pair: len(pair[1]), default=("", []))
     return ProgramSize(
         instructions=len(working),
         constant_bytes=sum(hlo.shape_bytes(each.shape) for each in every if each.opcode == "constant"),
         line=line,
         repeated=len(repeated),
-        stacks=len({each.stack for each in repeated}),
-        loop=_loop_of(module.name, repeated[0].stack) if repeated else "",
+        stacks=len(set(repeated)),
+        loop=_loop_of(module.name, repeated[0]) if repeated else "",
     )
 
 
@@ -183,16 +182,14 @@ class PassCall(NamedTuple):
     """Without what ran inside of it."""
 
 
-def compile_costs(
-    space: Space, passes: list[PassCall], known: Iterable[CompiledModule] = ()
-) -> tuple[CompileCost, ...]:
+def compile_costs(space: Space, passes: list[PassCall], known: Iterable[Module] = ()) -> tuple[CompileCost, ...]:
     """Most seconds first; empty where the trace has no marks.
 
     Args:
         passes: all of them, in the order of time.
         known: the programs that the trace carries.
     """
-    modules: dict[str, list[CompiledModule]] = {}
+    modules: dict[str, list[Module]] = {}
     for module in known:
         modules.setdefault(program_name(module.name), []).append(module)
     spent: dict[str, Counter[str]] = {}
@@ -248,9 +245,7 @@ def remark_dropped(space: Space) -> tuple[Remark, ...]:
     )
 
 
-def of(
-    space: Space, found: Operations, known: Mapping[int, CompiledModule], options: Mapping[str, object]
-) -> Iterator[Remark]:
+def of(space: Space, found: Operations, known: Mapping[int, Module], options: Mapping[str, object]) -> Iterator[Remark]:
     """All but those of `remark_dropped`."""
     for text in (*space.errors, *space.warnings):
         if not _DROPPED.search(text):
@@ -346,6 +341,7 @@ def _lane(found: Operations, threads: list[str], device: int, thread: int, is_ke
     )
 
 
+_OUTER = ("while", "conditional", "call")
 GAPS = 5
 """The number of longest gaps that are kept per device."""
 
@@ -396,7 +392,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     )
 
 
-def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ...]:
+def _ops(found: Operations, known: Mapping[int, Module]) -> tuple[Op, ...]:
     """Grouped by program and name, most self time first."""
     first, group = group_rows(found.program, found.module, found.name)
     calls = np.bincount(group, minlength=len(first)).tolist()
@@ -409,7 +405,9 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
     works = {number: work_of_calls(known[number], seen) for number, seen in names.items() if number in known}
     everything, ops = max(sum(own), 1), list[Op]()
     for g, at in enumerate(first.tolist()):
-        name, line = found.word(int(found.name[at])), _instruction(found, known, at)
+        name, program = found.word(int(found.name[at])), known.get(int(found.program[at]))
+        line = program.by_name.get(name) if program else None
+        scope = hlo.op_name(line) if line else ""
         work = works.get(int(found.program[at]), {}).get(name)
         ops.append(
             Op(
@@ -420,11 +418,11 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
                 total_s=None if is_open[g] else total[g] / PS,
                 self_s=own[g] / PS,
                 share=own[g] / everything,
-                scope=(line.scope or None) if line else None,
-                named_scope=scope_of(line.scope) if line else "",
-                source=(line.source or None) if line else None,
-                hlo=line.hlo if line else None,
-                shape=line.shape if line else None,
+                scope=scope or None,
+                named_scope=hlo.scope_of(scope),
+                source=(program.user_line(line) or None) if program and line else None,
+                hlo=_short_text(line) if line else None,
+                shape=hlo.plain_shape(line.shape) if line else None,
                 flops=work.flops * calls[g] if work else None,
                 bytes_accessed=work.bytes * calls[g] if work else None,
             )
@@ -432,13 +430,46 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
     return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
 
 
-def _sources(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[str, ...]:
+def _short_text(line: Instruction) -> str:
+    """Without layouts, and of the attributes those that say what runs."""
+    kept = [f", {key}={value}" for key, value in hlo.split_entries(line.attributes) if key in ("kind", *hlo.CALLS)]
+    return f"%{line.name} = {hlo.plain_shape(line.shape)} {line.opcode}{line.operands}{''.join(kept)}"
+
+
+def work_of_calls(module: Module, seen: Collection[str]) -> dict[str, Work]:
+    """Name of an operation → the work of one call; only of those whose work is known.
+
+    If the trace shows the operations inside a loop, the loop itself has no work. Its operations count call by call, so
+    no trip count has to be known.
+
+    Args:
+        seen: names of the operations of this program that the trace has.
+    """
+    found: dict[str, Work] = {}
+    names = set(seen)
+    for computation in module.computations.values():
+        for each in computation.instructions:
+            if each.name not in names or is_opaque(each):
+                continue
+            if each.opcode in _OUTER and names_inside(module, each) & names:
+                found[each.name] = Work()
+                continue
+            adder = Adder(module)  # one for each, for its restrictions
+            work = adder.instruction(computation, each, is_fused=False)
+            if not adder.restrictions:
+                found[each.name] = work
+    return found
+
+
+def _sources(found: Operations, known: Mapping[int, Module]) -> tuple[str, ...]:
     """The line of the program of each call; empty where it has none."""
     if not len(found):
         return ()
     first, group = group_rows(found.program, found.name)
-    lines = [_instruction(found, known, at) for at in first.tolist()]
-    sources = [line.source if line else "" for line in lines]
+    sources: list[str] = []
+    for at in first.tolist():
+        name, program = found.word(int(found.name[at])), known.get(int(found.program[at]))
+        sources.append(program.user_line(program.by_name[name]) if program and name in program.by_name else "")
     return tuple(sources[g] for g in group.tolist())
 
 
@@ -447,11 +478,6 @@ def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     sums = np.zeros(count, np.int64)
     np.add.at(sums, group, values)
     return sums
-
-
-def _instruction(found: Operations, known: Mapping[int, CompiledModule], at: int) -> ModuleInstruction | None:
-    program = known.get(int(found.program[at]))
-    return program.instructions.get(found.word(int(found.name[at]))) if program else None
 
 
 def _device(found: Operations, said: Exchange, index: int) -> Device:
@@ -526,49 +552,3 @@ def recording_cost(
     if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
         return None
     return RecordingCost(typical(split.lengths_s), unrecorded_s, split.events_per_step, "" if unrecorded_s else why)
-
-
-# The work of operations: FLOPs and bytes of a call, counted in the program that the trace carries.
-#
-# The counts use the text of the optimised program, as everywhere in benchax (`program/work.py`). If the trace shows
-# the operations inside a loop, the loop itself has no work. Its operations count call by call, so no trip count has to
-# be known.
-
-_HOMES = ("jaxlib._hlo", "jaxlib.xla_extension")
-"""Where jaxlib has had HloModule: since 0.9 or so, and until 0.6 (tried: 0.10.2)."""
-_OUTER = ("while", "conditional", "call")
-
-
-def work_of_calls(module: CompiledModule, seen: Collection[str]) -> dict[str, Work]:
-    """Name of an operation → the work of one call; only of those whose work is known.
-
-    Args:
-        seen: names of the operations of this program that the trace has.
-    """
-    text = _text_of(module.proto)
-    if text is None:
-        return {}
-    parsed = hlo.parse(text)
-    found: dict[str, Work] = {}
-    names = set(seen)
-    for computation in parsed.computations.values():
-        for each in computation.instructions:
-            if each.name not in names or is_opaque(each):
-                continue
-            if each.opcode in _OUTER and module.inside(module.instructions[each.name]) & names:
-                found[each.name] = Work()
-                continue
-            adder = Adder(parsed)  # one for each, for its restrictions
-            work = adder.instruction(computation, each, is_fused=False)
-            if not adder.restrictions:
-                found[each.name] = work
-    return found
-
-
-def _text_of(proto: bytes) -> str | None:
-    """A HloModuleProto as XLA prints it; None where this jaxlib has another way to it, or cannot read it."""
-    for home in _HOMES:
-        with contextlib.suppress(Exception):  # private: harmless, since what is not known is not shown
-            reader: Any = importlib.import_module(home)
-            return reader.HloModule.from_serialized_hlo_module_proto(proto).to_string()
-    return None

@@ -141,7 +141,7 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
         scope: the name of the `jax.named_scope` around it, where several loops read the clock.
     """
     bodies = [body for body in _bodies(module, module.instructions) if _reads_clock(body, stamp_target, scope)]
-    inner = [body for body in bodies if not any(other in bodies for other in _reach(module, body))]
+    inner = [body for body in bodies if not any(other in bodies for other in module.inside(*body.instructions))]
     # Of two such loops nobody can say which one is timed, and a wrong one would prove the wrong region.
     return inner[0] if len(inner) == 1 else None
 
@@ -224,16 +224,3 @@ def _reads_clock(body: Computation, target: str, scope: str) -> bool:
         and (not scope or f"/{scope}/" in each.attributes)
         for each in body.instructions
     )
-
-
-def _reach(module: Module, computation: Computation) -> list[Computation]:
-    """All computations that this one calls, at any depth; not itself."""
-    found: dict[str, Computation] = {}
-    todo = [computation]
-    while todo:
-        for each in todo.pop().instructions:
-            for _, called in module.called_computations(each):
-                if called.name not in found:
-                    found[called.name] = called
-                    todo.append(called)
-    return list(found.values())

@@ -124,9 +124,20 @@ class Module:
     entry: Computation | None
 
     @property
+    def name(self) -> str:
+        """jit_f; empty where the text does not say."""
+        named = re.match(r"HloModule ([\w.\-]+)", self.header)
+        return named[1] if named else ""
+
+    @property
     def instructions(self) -> Iterator[Instruction]:
         """All of them, those that the entry does not reach included."""
         return chain.from_iterable(computation.instructions for computation in self.computations.values())
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Instruction]:
+        """The instructions by their names, which are unique in a whole module."""
+        return {each.name: each for each in self.instructions}
 
     @cached_property
     def loops(self) -> dict[str, Loop]:
@@ -141,10 +152,14 @@ class Module:
     def _sources(self) -> _SourceTables:
         return _SourceTables(self.text)
 
+    def user_lines(self, instruction: Instruction) -> tuple[str, ...]:
+        """Returns file:line of the frames of the user's own files, innermost first, otherwise of the innermost one of
+        all. It is empty if that frame belongs to the code that called a library's function for the user."""
+        return self._sources.user_lines(attributes(instruction).get("metadata", ""))
+
     def user_line(self, instruction: Instruction) -> str:
-        """Returns file:line of the innermost frame of the user's own files, otherwise of the innermost one of all. It
-        is empty if that frame belongs to the code that called a library's function for the user."""
-        return self._sources.user_line(attributes(instruction).get("metadata", ""))
+        """The innermost of `user_lines`; empty without one."""
+        return next(iter(self.user_lines(instruction)), "")
 
     def called_computations(self, instruction: Instruction) -> list[tuple[str, Computation]]:
         """(attribute, computation) for each computation that it names, in the order of the text."""
@@ -154,6 +169,17 @@ class Module:
             for name in named_in(key, value)
             if name in self.computations
         ]
+
+    def inside(self, *instructions: Instruction) -> list[Computation]:
+        """The computations that run inside of these, at any depth, each once."""
+        found: dict[str, Computation] = {}
+        todo = [*instructions]
+        while todo:
+            for _, called in self.called_computations(todo.pop()):
+                if called.name not in found:
+                    found[called.name] = called
+                    todo += called.instructions
+        return list(found.values())
 
     def runs(self, instruction: Instruction) -> list[tuple[str, Computation, int | None]]:
         """The same with how often each runs whenever the instruction does; None if the program decides that as it
@@ -308,6 +334,14 @@ def is_annotation(target: str) -> bool:
     return target.startswith(_ANNOTATIONS)
 
 
+_LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
+
+
+def plain_shape(shape: str) -> str:
+    """Without layout and comments: f32[64,64] of f32[64,64]{1,0}."""
+    return _LAYOUT.sub(r"\1", shape)
+
+
 def shape_bytes(shape: str) -> int:
     """Bytes of `f32[64,64]{1,0}`, or of a tuple of such shapes: the sum of its arrays.
 
@@ -347,25 +381,24 @@ class _SourceTables:
         self.locations = _number_tables(tables["FileLocations"])
         self.frames = _number_tables(tables["StackFrames"])
 
-    def user_line(self, metadata: str) -> str:
+    def user_lines(self, metadata: str) -> tuple[str, ...]:
         found = _FRAME.search(metadata)
-        frame = found[1] if found else "0"
+        frames = self._lines_from(found[1]) if found else []
         if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
-            innermost = f"{unescape(file[1])}:{line[1]}"
+            innermost = [f"{unescape(file[1])}:{line[1]}"]
         else:
-            innermost = self._line_of(frame)
-        line = self._own_line(frame) or innermost
-        return "" if is_runner(line.rpartition(":")[0]) else line
+            innermost = frames[:1]
+        own = [line for line in frames if not is_library(line.rpartition(":")[0])]
+        return tuple(line for line in own or innermost if not is_runner(line.rpartition(":")[0]))
 
-    def _own_line(self, frame: str) -> str:
-        """The line of the innermost frame from this one on that is none of a library's."""
-        for _ in self.frames:
-            line = self._line_of(frame)
-            if not line or not is_library(line.rpartition(":")[0]):
-                return line
+    def _lines_from(self, frame: str) -> list[str]:
+        """The lines of this frame and of those around it, as far as the tables have them."""
+        found: list[str] = []
+        while len(found) < len(self.frames) and (line := self._line_of(frame)):
+            found.append(line)
             # Counted from 1 above the numbers of the table, so that 1 is none.
-            frame = str(int(self.frames.get(frame, {}).get("parent_frame_id", "1")) - 1)
-        return ""
+            frame = str(int(self.frames[frame].get("parent_frame_id", "1")) - 1)
+        return found
 
     def _line_of(self, frame: str) -> str:
         location = self.locations.get(self.frames.get(frame, {}).get("file_location_id", ""))

@@ -576,6 +576,8 @@ def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | N
         read_by = _reads_of(visit.where)
         for one in taken:
             done = adder.instruction(visit.where, one, visit.is_fused).times(visit.times)
+            inside = (each for where in module.inside(one) for each in where.instructions)
+            is_hole = is_opaque(one) or any(map(is_opaque, inside))
             operation = HloOperation(
                 one.name,
                 hlo.custom_call_target(one) or one.opcode,
@@ -584,19 +586,13 @@ def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | N
                 hlo.scope_of(hlo.op_name(one)),
                 visit.inside,
                 visit.part,
-                *((None, None, None) if _is_hole(module, one) else done),
+                *((None, None, None) if is_hole else done),
                 _describe(adder, one),
                 tuple(numbers[name] for name in read_by[one.name] if name in numbers),
             )
             found.append(operation)
             waiting += visit.held(module, one, numbers[one.name])
     return HloOperations(tuple(found), left_out)
-
-
-def _is_hole(module: Module, one: Instruction) -> bool:
-    """Returns whether benchax cannot inspect it, or something inside it."""
-    inside = (each for _, called in module.called_computations(one) for each in called.instructions)
-    return is_opaque(one) or any(_is_hole(module, each) for each in inside)
 
 
 def _describe(adder: Adder, one: Instruction) -> str:

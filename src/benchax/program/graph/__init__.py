@@ -88,7 +88,7 @@ def svg(
     """
     module = hlo.parse(hlo_text)
     program = dataflow.program(module, expand_fusions=expand_fusions, limit=limit)
-    title, about = title or _module_name(hlo_text), _about(program)
+    title, about = title or module.name or "compiled program", _about(program)
     drawn = _flow(program.flow)
     if any(_ALSO_FROM in piece for piece in drawn.pieces):
         about.append(_ABOUT_FAR)
@@ -109,11 +109,6 @@ def read_digest(svg_text: str) -> str | None:
     """The `digest` of the program that a picture shows; None where it is not one of ours."""
     kept = _KEPT.search(svg_text)
     return kept[1] if kept else None
-
-
-def _module_name(hlo_text: str) -> str:
-    named = re.match(r"HloModule ([\w.\-]+)", hlo_text)
-    return named[1] if named else "compiled program"
 
 
 def _about(program: dataflow.ProgramDrawing) -> list[str]:

@@ -28,7 +28,6 @@ TITLE, LINE, DETAILS = 30, 36, 400
 _Called = Sequence[tuple[str, Computation]]
 """(attribute, computation) as in `Module.called_computations`."""
 
-_LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
 _NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
 _PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}
@@ -277,7 +276,7 @@ def _arrays_inside(found: Instruction, called: _Called) -> list[str]:
     """Constant arrays that a fusion holds: memory that is not to be seen otherwise."""
     inside = called[0][1].instructions if found.opcode == "fusion" and called else []
     arrays = [i for i in inside if i.opcode == "constant" and not is_scalar_constant(i)]
-    return [f"constant {_plain(i.shape)}" for i in arrays]
+    return [f"constant {hlo.plain_shape(i.shape)}" for i in arrays]
 
 
 def _title_of_fusion(inside: Computation, role: Role) -> str:
@@ -312,16 +311,11 @@ def is_scalar_constant(found: Instruction) -> bool:
 
 def shape_lines(shape: str) -> tuple[str, ...]:
     """Without layout; a tuple as the number of its arrays and the first of them."""
-    plain = _plain(shape)
+    plain = hlo.plain_shape(shape)
     if not plain.startswith("("):
         return (truncate(plain, LINE),)
     arrays = re.findall(r"[a-z]\w*\[[^\]]*\]", plain)
     return (truncate(f"{plural(len(arrays), 'array')}: {', '.join(arrays)}" if arrays else "nothing", LINE),)
-
-
-def _plain(shape: str) -> str:
-    """Without layout and comments."""
-    return _LAYOUT.sub(r"\1", shape)
 
 
 def short_source(source: str) -> str:
@@ -343,7 +337,7 @@ def _details(found: Instruction, attributes: dict[str, str], called: _Called, so
         counts = Counter(i.opcode for i in called[0][1].instructions if i.opcode not in _NOT_COUNTED)
         inside = "inside: " + ", ".join(f"{n} × {opcode}" if n > 1 else opcode for opcode, n in counts.items())
     told = [f"{k}={v}" for k, v in attributes.items() if k not in ("metadata", "calls", "backend_config")]
-    lines = [f"%{found.name} = {_plain(found.shape)} {found.opcode}", inside, ", ".join(told), source]
+    lines = [f"%{found.name} = {hlo.plain_shape(found.shape)} {found.opcode}", inside, ", ".join(told), source]
     return "\n".join(truncate(line, DETAILS // 2) for line in lines if line)
 
 
