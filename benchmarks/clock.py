@@ -22,9 +22,8 @@ import numpy as np
 from jax import lax
 from report import busy_neighbour, header, load, table
 
-from benchax.clock import handlers, tiers
-from benchax.clock.selftest import nanoseconds
-from benchax.clock.tiers import LOADERS, Tier
+from benchax.clock import handlers
+from benchax.clock.handlers import LOADERS, Tier, nanoseconds
 from benchax.errors import NotAvailable
 
 READINGS = 256
@@ -46,15 +45,15 @@ def main() -> None:
         print(load())
 
 
-def _loaded(name: tiers.Name) -> Tier | None:
+def _loaded(name: handlers.Name) -> Tier | None:
     try:
-        return tiers.load(name)
+        return handlers.load(name)
     except NotAvailable as error:
         print(f"{name}: {error}")
         return None
 
 
-def cost(found: dict[tiers.Name, Tier], runs: int) -> None:
+def cost(found: dict[handlers.Name, Tier], runs: int) -> None:
     rows = {f"stamp, {name}": _differences(_stamps(tier), runs) for name, tier in found.items()}
     best = next(iter(found.values()))
     rows |= {f"stamp, {best.name}, {n} more operands": _differences(_stamps(best, n), runs) for n in (4, 16, 64)}

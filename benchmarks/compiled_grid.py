@@ -25,7 +25,7 @@ from jax import lax
 from report import header, load, note, table
 
 from benchax.clock import handlers
-from benchax.clock.selftest import tier
+from benchax.clock.handlers import tier
 from benchax.compiled_grids.compiled import CompiledGrid, compiled_grid
 from benchax.units import seconds
 

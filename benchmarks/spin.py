@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.clock import handlers
-from benchax.clock.tiers import Tier, load
+from benchax.clock.handlers import Tier, load
 from benchax.errors import NotAvailable
 
 

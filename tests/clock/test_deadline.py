@@ -19,7 +19,7 @@ from jax_versions import IS_0_6
 
 from benchax.clock import handlers, rewriting, with_deadline
 from benchax.clock.deadline import interruptible
-from benchax.clock.selftest import tier
+from benchax.clock.handlers import tier
 from benchax.errors import DeadlineExceeded, NotAvailable, UsageError
 
 SOON = 0.03

@@ -7,7 +7,7 @@ import pytest
 
 from benchax import clock
 from benchax.clock import handlers
-from benchax.clock.selftest import FUNCTIONS, judge_order, nanoseconds
+from benchax.clock.handlers import FUNCTIONS, judge_order, nanoseconds
 from benchax.errors import UsageError
 
 

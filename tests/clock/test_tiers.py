@@ -11,22 +11,21 @@ import numpy as np
 import pytest
 import warm_python
 
-from benchax.clock import handlers, interpreted, selftest, tiers
-from benchax.clock.selftest import SPIN_NS, judge_length, judge_order, nanoseconds
-from benchax.clock.tiers import LOADERS, Tier
+from benchax.clock import handlers
+from benchax.clock.handlers import LOADERS, SPIN_NS, Tier, judge_length, judge_order, nanoseconds
 from benchax.errors import NotAvailable
 
 
 @pytest.fixture(params=LOADERS)
 def loaded(request):
     try:
-        return tiers.load(request.param)
+        return handlers.load(request.param)
     except NotAvailable as error:
         pytest.skip(error.problem)
 
 
 def test_each_tier_passes_the_self_test(loaded):
-    selftest.check(loaded)
+    handlers.check(loaded)
 
 
 def test_each_tier_stops_at_a_deadline_and_lengthens_its_strips(loaded):
@@ -69,8 +68,8 @@ def test_a_tick_without_expiry_keeps_the_first_strip(loaded):
     ("elapsed_ns", "strip"), [(1_000, 800), (100_000, 200), (500_000, 100), (2_000_000, 25), (10**12, 1)]
 )
 def test_strips_grow_while_they_are_short_and_shrink_when_they_are_late(elapsed_ns, strip):
-    assert interpreted.next_strip(100, elapsed_ns) == strip
-    assert interpreted.next_strip(2**28, 1) == 2**28  # the greatest length
+    assert handlers.next_strip(100, elapsed_ns) == strip
+    assert handlers.next_strip(2**28, 1) == 2**28  # the greatest length
 
 
 # ---- which one is used ------------------------------------------------------------------------------------------
@@ -82,13 +81,13 @@ def run(code, **environ):
 
 
 WITHOUT_PREBUILT = """
-from benchax.clock import tier, tiers
+from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable
 
 def gone():
     raise NotAvailable("benchax was installed without a C compiler")
 
-tiers.prebuilt = gone
+handlers.prebuilt = gone
 print(tier().name, *tier().reasons, sep="|")
 """
 
@@ -117,7 +116,7 @@ def test_a_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "false")
 
     with pytest.raises(NotAvailable, match=r"'false' cannot compile handlers\.c"):
-        tiers.build_library(tmp_path)
+        handlers.build_library(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,21 +124,21 @@ def test_a_cache_folder_that_cannot_be_made_is_a_reason(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(NotAvailable, match="the clock cannot be built in"):
-        tiers.build_library(tmp_path / "file" / "below")
+        handlers.build_library(tmp_path / "file" / "below")
 
 
 def test_a_library_of_another_version_or_none_is_not_used(tmp_path, monkeypatch):
     (tmp_path / "native.so").write_text("not a library")
     with pytest.raises(NotAvailable, match=r"native\.so cannot be loaded"):
-        tiers._library(tmp_path / "native.so", 3)
+        handlers._library(tmp_path / "native.so", 3)
     try:
-        library = tiers.build_library(tmp_path)
+        library = handlers.build_library(tmp_path)
     except NotAvailable as error:
         pytest.skip(error.problem)
-    monkeypatch.setattr(tiers, "VERSION", 2)
+    monkeypatch.setattr(handlers, "VERSION", 2)
 
     with pytest.raises(NotAvailable, match="is of version 1, not 2: install benchax again"):
-        tiers._library(library, 3)
+        handlers._library(library, 3)
 
 
 @pytest.fixture
@@ -156,25 +155,25 @@ def ffi(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("major", "minor"), [(1, 0), (1, 3), (0, 0)])
 def test_an_ffi_of_another_layout_is_refused_before_anything_is_registered(ffi, major, minor):
     with pytest.raises(NotAvailable, match="the version of XLA's FFI is unknown"):
-        tiers._api_minor()
+        handlers._api_minor()
     ffi(major, minor)
 
     with pytest.raises(NotAvailable, match=rf"XLA's FFI has version {major}\.{minor}; known are 0\.1 to 0\.5"):
-        tiers._api_minor()
+        handlers._api_minor()
 
 
 @pytest.mark.parametrize(("minor", "named"), [(1, 1), (5, 5), (99, 5)])
 def test_handlers_name_the_version_of_xla_or_the_newest_that_is_known(ffi, minor, named):
     ffi(0, minor)
 
-    assert tiers._api_minor() == named
+    assert handlers._api_minor() == named
 
 
 def test_xla_takes_handlers_of_an_older_version_and_they_pass_the_self_test():
     """Which is what the clock will rely on with the next JAX."""
-    older = "from benchax.clock import tier, tiers; tiers._api_minor = lambda: 1; print(tier().name)"
+    older = "from benchax.clock import handlers, tier; handlers._api_minor = lambda: 1; print(tier().name)"
 
-    assert run(older) == selftest.tier().name
+    assert run(older) == handlers.tier().name
 
 
 # ---- what the self-test must catch ------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ def test_readings_that_step_back_are_caught():
 
 def test_a_clock_that_is_not_pinned_is_caught():
     """Sixteen functions with stamps on plain operands: what a self-test of two functions would let pass."""
-    tier = Tier("python") if not _has("prebuilt") else tiers.load("prebuilt")
+    tier = Tier("python") if not _has("prebuilt") else handlers.load("prebuilt")
 
     def unpinned(x):
         times = []
@@ -212,7 +211,7 @@ def test_a_clock_that_is_not_pinned_is_caught():
 
 def _has(name):
     try:
-        tiers.load(name)
+        handlers.load(name)
     except NotAvailable:
         return False
     return True
@@ -235,7 +234,7 @@ def test_the_structs_of_both_implementations_have_one_layout():
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         pytest.skip("a 32-bit machine")
 
-    assert interpreted.CallFrame.operands.offset == 40
-    assert interpreted.CallFrame.results.offset == 80
-    assert interpreted.CallFrame.attributes.offset == 120
-    assert interpreted.Api.error_create.offset == 48
+    assert handlers.CallFrame.operands.offset == 40
+    assert handlers.CallFrame.results.offset == 80
+    assert handlers.CallFrame.attributes.offset == 120
+    assert handlers.Api.error_create.offset == 48

@@ -14,9 +14,9 @@ import warm_python
 from functions_by_hand import X, double, endless_scan, forever, looping
 from jax import lax
 
-from benchax.clock import deadline, handlers, selftest, stamps, tiers
-from benchax.clock.selftest import nanoseconds
-from benchax.compiled_grids import compiled, compiled_functions, compiled_result
+from benchax.clock import deadline, handlers, stamps
+from benchax.clock.handlers import nanoseconds
+from benchax.compiled_grids import compiled, compiled_result
 from benchax.compiled_grids.compiled import compiled_grid
 from benchax.errors import NotAvailable, UsageError
 from benchax.progress import ProgressEvent
@@ -30,7 +30,7 @@ LATE_S = 5.0
 
 def spinning(us: float):
     """A function of known duration."""
-    return lambda x: handlers.spin(selftest.tier(), x * 1.5, round(us * 1000))
+    return lambda x: handlers.spin(handlers.tier(), x * 1.5, round(us * 1000))
 
 
 # --- the clock ------------------------------------------------------------------------------------------------------
@@ -75,13 +75,10 @@ def aside(inputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [compiled, compiled_functions])
-def test_that_check_sees_a_clock_that_is_not_pinned(where, monkeypatch):
-    monkeypatch.setattr(where, "stamp", aside)
-    if where is compiled:  # between functions only: that shows in a program whose functions run once
-        monkeypatch.setattr(compiled_functions, "stamp", aside)
+def test_that_check_sees_a_clock_that_is_not_pinned(monkeypatch):
+    monkeypatch.setattr(compiled, "stamp", aside)
     # A branch waits for the time that decides it, which pins the function as well.
-    monkeypatch.setattr(compiled_functions, "run_in_branch", lambda function, inputs, word: function(inputs))
+    monkeypatch.setattr(compiled, "run_in_branch", lambda function, inputs, word: function(inputs))
 
     assert checked(sixteen(), tries=3) != ""
 
@@ -152,8 +149,8 @@ def test_what_cannot_be_told_from_an_empty_run_has_no_time(monkeypatch):
 
 
 def test_the_clock_without_a_compiler_serves_as_well(monkeypatch):
-    slow = tiers.load("python")
-    for module in (compiled, compiled_functions, stamps, deadline):
+    slow = handlers.load("python")
+    for module in (compiled, stamps, deadline):
         monkeypatch.setattr(module, "tier", lambda: slow)
 
     result = compiled_grid([spinning(100), forever, double], repeats=5)(X, timeout_s=[60, 0.02, 60])
@@ -207,7 +204,7 @@ def test_a_limit_for_the_whole_call_leaves_the_last_functions_without_a_turn():
 
 
 def test_the_repetitions_are_of_the_function_as_it_was_given(monkeypatch):
-    monkeypatch.setattr(compiled_functions, "interruptible", slowed_by(5000))
+    monkeypatch.setattr(compiled, "interruptible", slowed_by(5000))
 
     result = compiled_grid([looping], repeats=10)(X)
 
@@ -216,7 +213,7 @@ def test_the_repetitions_are_of_the_function_as_it_was_given(monkeypatch):
 
 
 def test_what_could_run_just_once_within_its_limit_has_outputs_and_no_time(monkeypatch):
-    monkeypatch.setattr(compiled_functions, "interruptible", slowed_by(300_000))
+    monkeypatch.setattr(compiled, "interruptible", slowed_by(300_000))
 
     result = compiled_grid([looping], repeats=10)(X, timeout_s=0.5)
 
@@ -233,7 +230,7 @@ def slowed_by(us: int):
 
         def slow(until, *args):
             outputs, is_expired = g(until, *args)
-            return [handlers.spin(selftest.tier(), y, us * 1000) for y in outputs], is_expired
+            return [handlers.spin(handlers.tier(), y, us * 1000) for y in outputs], is_expired
 
         return slow
 
@@ -309,7 +306,7 @@ def test_the_clock_is_found_inside_of_a_jit_and_data_on_several_devices_are_refu
     found = warm_python.run([sys.executable, "-c", IN_A_FRESH_PROCESS], env=flags, check=True).stdout
 
     assert found.startswith(
-        "['ok']\nnot available here, because the data are on 2 devices, "
+        "['ok']\nnot available here, because an input is spread over 2 devices, "
         "and a reading of the clock would gather them on one"
     )
 
@@ -318,7 +315,7 @@ def test_another_platform_is_refused(monkeypatch):
     h = compiled_grid([double])
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
 
-    with pytest.raises(NotAvailable, match="the data are on 'gpu'"):
+    with pytest.raises(NotAvailable, match="this runs on gpu"):
         h(np.ones(3))
 
 
@@ -326,7 +323,7 @@ def test_a_jax_whose_loops_cannot_be_rewritten_still_measures_and_says_so(monkey
     def unavailable(until, *args):
         raise NotAvailable("this JAX is strange")
 
-    monkeypatch.setattr(compiled_functions, "interruptible", lambda f, **options: unavailable)
+    monkeypatch.setattr(compiled, "interruptible", lambda f, **options: unavailable)
 
     result = compiled_grid([looping], repeats=3)(X)
 

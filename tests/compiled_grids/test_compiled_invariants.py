@@ -12,9 +12,8 @@ import pytest
 from jax import lax
 
 from benchax.clock import elapsed_s, stamp, tie, tier
-from benchax.compiled_grids import compiled_functions
-from benchax.compiled_grids.compiled import compiled_grid
-from benchax.compiled_grids.compiled_functions import scope_of
+from benchax.compiled_grids import compiled
+from benchax.compiled_grids.compiled import compiled_grid, scope_of
 from benchax.program import census, hlo
 
 X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)
@@ -149,7 +148,7 @@ def test_a_time_is_shown_where_all_of_the_work_was_found_between_the_stamps(monk
     functions = {"encode": encode_positions, "drop out": drop_out, "half": lambda x: x / 2}
 
     proved = compiled_grid(functions, repeats=3, stop_inside=False)(X)
-    monkeypatch.setattr(compiled_functions, "run_in_branch", lambda function, inputs, word: function(inputs))
+    monkeypatch.setattr(compiled, "run_in_branch", lambda function, inputs, word: function(inputs))
     hoisted = compiled_grid(functions, repeats=3, stop_inside=False)(X)
 
     assert proved.unproved == ("", "", "")
@@ -164,7 +163,7 @@ def test_work_that_cannot_be_found_is_not_said_to_be_timed():
     grid = compiled_grid([jnp.sin], repeats=3)
     grid(X)
 
-    (why,) = compiled_functions.prove("HloModule other", next(iter(grid._traced.values())), [X])
+    (why,) = compiled.prove("HloModule other", next(iter(grid._traced.values())), [X])
 
     assert why == "its work cannot be found in the optimised program of the grid"
 

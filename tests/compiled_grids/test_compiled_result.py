@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchax.clock.selftest import nanoseconds
+from benchax.clock.handlers import nanoseconds
 from benchax.compiled_grids.compiled_result import Circumstances, CompiledGridResult, Status
 from benchax.errors import UsageError
 from benchax.model import Remark

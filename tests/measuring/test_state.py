@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchax.case import make_case
-from benchax.compiled_grids import compiled_functions
+from benchax.compiled_grids import compiled
 from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
 from benchax.experiments.functions import plain
@@ -388,7 +388,7 @@ def test_a_compiled_grid_refuses_what_changes_its_arguments() -> None:
         return net(x)
 
     models = model(), nnx.Linear(4, 1, rngs=nnx.Rngs(0))
-    learning, constant = (compiled_functions.trace("f", stepping, (made, X)) for made in models)
+    learning, constant = (compiled.trace("f", stepping, (made, X)) for made in models)
 
     assert learning.refused is Status.error
     assert "args[0].norm.mean" in learning.note

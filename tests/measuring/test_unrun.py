@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.case import make_case
-from benchax.compiled_grids.compiled_functions import trace
+from benchax.compiled_grids.compiled import trace
 from benchax.measuring.paired import take_blocks
 from benchax.measuring.program import refuse_function
 from benchax.measuring.sides import PairedRequest, Side

@@ -19,30 +19,8 @@ Example:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from benchax.clock.deadline import with_deadline
-    from benchax.clock.selftest import tier
-    from benchax.clock.stamps import elapsed_s, stamp, tie
-    from benchax.clock.tiers import Tier
-
-_HOME = {
-    "Tier": "tiers",
-    "elapsed_s": "stamps",
-    "stamp": "stamps",
-    "tie": "stamps",
-    "tier": "selftest",
-    "with_deadline": "deadline",
-}
-"""Resolved on first use: what only looks at jaxprs must not wait for the clock."""
+from benchax.clock.deadline import with_deadline
+from benchax.clock.handlers import Tier, tier
+from benchax.clock.stamps import elapsed_s, stamp, tie
 
 __all__ = ["Tier", "elapsed_s", "stamp", "tie", "tier", "with_deadline"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'benchax.clock' has no attribute {name!r}; public are: {', '.join(__all__)}")
-    value = globals()[name] = getattr(import_module(f"benchax.clock.{_HOME[name]}"), name)
-    return value

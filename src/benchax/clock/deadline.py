@@ -21,7 +21,7 @@ from jax.custom_batching import custom_vmap
 
 from benchax import units
 from benchax.clock import handlers, rewriting
-from benchax.clock.selftest import nanoseconds, tier
+from benchax.clock.handlers import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
 from benchax.keywords import check_places, positional_names, positions
@@ -155,7 +155,7 @@ class WithDeadline:
         kwargs = {name: _static_part(name, arg) if name in self._static else arg for name, arg in kwargs.items()}
         leaves = jax.tree.leaves((args, kwargs))
         _refuse_texts(leaves, _name(self._f))
-        _refuse_elsewhere(leaves)
+        refuse_elsewhere(leaves, "each would stop at another time, and wait for the others", _ON_ONE_DEVICE)
         if self.on_timeout == "partial":
             return self._program(self.seconds, args, kwargs)[:2]
         try:
@@ -260,10 +260,7 @@ def _outermost(values: list[Any], name: str) -> list[Any]:
             f"the other way round: with_deadline(jax.{transformation}({name}), …)",
         )
 
-    def same(values: list[Any]) -> list[Any]:
-        return values
-
-    lanes = custom_vmap(same)
+    lanes = custom_vmap(lambda values: values)
     lanes.def_vmap(functools.partial(refuse, "vmap", "vmapped"))
     smooth = jax.custom_jvp(lanes)
     smooth.defjvp(functools.partial(refuse, "grad", "differentiated"))
@@ -301,22 +298,20 @@ def _refuse_texts(leaves: list[Any], name: str) -> None:
             )
 
 
-def _refuse_elsewhere(leaves: list[Any]) -> None:
-    """Raises `NotAvailable` if the clock does not run, or if several devices would read it."""
-    device = getattr(jax.config, "jax_default_device", None)
-    platform = getattr(device, "platform", device) or jax.default_backend()
+def refuse_elsewhere(leaves: list[Any], why_not_several: str, hint: str) -> None:
+    """Raises `NotAvailable` if the clock does not run where `leaves` are, or if several devices would read it."""
+    device = getattr(jax.config, "jax_default_device", None)  # a device, the name of a platform, or None
     arrays = [a for a in leaves if isinstance(a, jax.Array) and not isinstance(a, Tracer)]
-    platforms = {platform, *(device.platform for a in arrays for device in a.devices())}
+    # Arrays that are committed to no device go where the default leads.
+    platforms = {device.platform for a in arrays if a.committed for device in a.devices()}
+    platforms = platforms or {getattr(device, "platform", device) or jax.default_backend()}
     if platforms != {"cpu"}:
         raise NotAvailable(
             f"the clock inside compiled code runs on cpu, and this runs on {', '.join(sorted(platforms))}",
             hint="if JAX has a CPU, too: with jax.default_device(jax.devices('cpu')[0]), and inputs made there",
         )
     if (devices := max((len(a.devices()) for a in arrays), default=1)) > 1:
-        raise NotAvailable(
-            f"an input is spread over {devices} devices: each would stop at another time, and wait for the others",
-            hint=_ON_ONE_DEVICE,
-        )
+        raise NotAvailable(f"an input is spread over {devices} devices, and {why_not_several}", hint=hint)
 
 
 def _name(f: Any) -> str:

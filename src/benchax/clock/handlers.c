@@ -108,7 +108,7 @@ typedef struct {
 /* Which source this library was made of; whoever loads it compares. */
 EXPORT const int benchax_handlers_version = 1;
 
-/* The minor version of XLA's FFI to name, set by whoever loads this library (tiers.py reads it from XLA's header). */
+/* The minor version of XLA's FFI to name, set by whoever loads this library (handlers.py reads it from XLA's header). */
 EXPORT int benchax_api_minor = 1;
 
 static uint64_t now_ns(void) {

@@ -29,17 +29,11 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from benchax.clock import handlers
-from benchax.clock.tiers import Tier
+from benchax.clock.handlers import Tier
 from benchax.program.evaluate import bind, interpret
 from benchax.program.jaxpr import every_equation, names, open_program, programs_of, solve_operands, split_operands
 
 Arrays = list[Any]
-Body = Callable[[Arrays, Any], tuple[Arrays, Any]]
-"""(carry, flag) to (carry, flag)."""
-Condition = Callable[[Arrays, Any], tuple[Any, Any]]
-"""(carry, flag) to (go on?, flag)."""
-
-
 LONGEST = 1 << 12
 """First strip: the estimate is rough."""
 
@@ -58,36 +52,11 @@ class Guard:
         return state, flag if self.must_raise else flag | is_expired
 
 
-@dataclass(frozen=True)
-class LoopFacts:
-    """The known facts about a loop before it runs."""
-
-    guard: Guard
-    step_ns: float
-    """About how long an iteration takes, at most; see `py`."""
-    is_nested: bool
-    """Whether there are loops in it that may find that the time is up."""
-    has_lanes: bool = False
-    """Whether it is a vmapped `while`, whose condition is one bool for each lane."""
-
-    def first_state(self) -> Any:
-        """The state of `tick` before the first look: a strip that is surely short."""
-        strip = max(1, min(LONGEST, int(SHORT_NS / max(self.step_ns, 1.0))))
-        return jnp.asarray([0, 0, strip], jnp.uint32)
-
-    def goes_on(self, is_unfinished: Any, flag: Any) -> Any:
-        """Whether a strip goes on: inside it the flag changes only where other loops look."""
-        return is_unfinished & ~flag if self.is_nested and not self.guard.must_raise else is_unfinished
-
-
 # ---- equations --------------------------------------------------------------------------------------------------
 
 
 Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 """(equation, its operands, flag, guard) to (its results, flag)."""
-
-Step = Callable[[Arrays, Arrays, Any], tuple[Arrays, Arrays, Any]]
-"""(carry, a row of each x, flag) to (carry, a row of each y, flag)."""
 
 
 def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
@@ -133,22 +102,42 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
     condition_consts = operands[: eqn.params["cond_nconsts"]]
     body_consts, carry, _ = split_operands(eqn, operands)
     condition_program, body_program = programs_of(eqn)  # in the order of `program.jaxpr.PROGRAMS`
+    # One bool for each lane of a vmapped loop.
+    shape = open_program(condition_program)[0].outvars[0].aval.shape
 
     def condition(carry: Arrays, flag: Any) -> tuple[Any, Any]:
         (goes_on,), flag = run(condition_program, [*condition_consts, *carry], flag, guard)
         return goes_on, flag
 
-    def body(carry: Arrays, flag: Any) -> tuple[Arrays, Any]:
-        return run(body_program, [*body_consts, *carry], flag, guard)
+    def body(running: Callable[[Arrays, Any], Any], carry: Arrays, flag: Any) -> tuple[Arrays, Any]:
+        new, flag = run(body_program, [*body_consts, *carry], flag, guard)
+        if not shape:
+            return new, flag
+        # Lanes that have ended keep what they have.
+        lanes = running(carry, flag)
+        kept = [lax.broadcast_in_dim(lanes, a.shape, range(lanes.ndim)) for a in new]
+        return [lax.select(*each) for each in zip(kept, new, carry, strict=True)], flag
 
-    has_lanes = open_program(condition_program)[0].outvars[0].aval.shape != ()
-    work = while_loop_of_loops if has_checked(condition_program) else while_loop
-    return work(condition, body, carry, flag, _loop(eqn, guard, has_lanes=has_lanes))
+    if not has_checked(condition_program):
+        of_carry = lambda carry, flag: condition(carry, flag)[0]  # noqa: E731
+        return in_strips(of_carry, partial(body, of_carry), carry, flag, eqn, guard)
 
+    def apart(carry: Arrays, flag: Any) -> tuple[Any, Any]:
+        # In a branch of its own, else XLA would fuse it with the body, and that would round in another way. XLA does
+        # not know that the branch is always taken.
+        never = lambda carry, flag: (jnp.zeros(shape, bool), flag)  # noqa: E731
+        return lax.cond(jnp.any(guard.until > 0), condition, never, carry, flag)
 
-def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> LoopFacts:
-    step_ns = unroll * sum(program_ns(program) for program in programs_of(eqn))
-    return LoopFacts(guard, step_ns, any(map(has_checked, programs_of(eqn))), has_lanes)
+    def step(state: Any, flag: Any) -> tuple[Any, Any]:
+        running, carry = state
+        carry, flag = body(lambda carry, flag: running, carry, flag)
+        running, flag = apart(carry, flag)
+        return (running, carry), flag
+
+    # A condition with loops to stop is computed after the body, so that its flag can be carried.
+    running, flag = apart(carry, flag)
+    (_, carry), flag = in_strips(lambda state, flag: state[0], step, (running, carry), flag, eqn, guard)
+    return carry, flag
 
 
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
@@ -162,7 +151,7 @@ def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
 
     rows = [v.aval for v in open_program(program)[0].outvars[of_carry:]]
     length, reverse, unroll = (eqn.params[name] for name in ("length", "reverse", "unroll"))
-    scan = Scan(step, rows, length, reverse, unroll, _loop(eqn, guard, unroll))
+    scan = Scan(step, rows, length, reverse, unroll, eqn, guard)
     carry, ys, flag = scan.run(carry, xs, flag)
     return [*carry, *ys], flag
 
@@ -183,13 +172,15 @@ RULES: dict[str, Rule] = {
 class Scan:
     """A scan of `length` iterations, `unroll` of them at a time."""
 
-    step: Step
+    step: Callable[[Arrays, Arrays, Any], tuple[Arrays, Arrays, Any]]
+    """(carry, a row of each x, flag) to (carry, a row of each y, flag)."""
     rows: Sequence[Any]
     """Shape and dtype of a row of each y."""
     length: int
     reverse: bool
     unroll: int
-    loop: LoopFacts
+    eqn: Any
+    guard: Guard
 
     def run(self, carry: Arrays, xs: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
         """(carry, ys, flag)."""
@@ -208,13 +199,36 @@ class Scan:
         return carry, [lax.concatenate(pair, 0) for pair in pairs], flag
 
     def _in_strips(self, carry: Arrays, xs: Arrays, flag: Any, trips: int) -> tuple[Arrays, Arrays, Any]:
-        if self.unroll == 1:
-            return in_strips(self.step, carry, xs, self._empty(trips), flag, self.loop, trips, self.reverse)
-        blocks = [lax.reshape(x, (trips, self.unroll, *x.shape[1:])) for x in xs]
-        step = partial(self._without_loop, n=self.unroll)
-        ys = self._empty(trips, self.unroll)
-        carry, ys, flag = in_strips(step, carry, blocks, ys, flag, self.loop, trips, self.reverse)
-        return carry, [lax.reshape(y, (trips * self.unroll, *y.shape[2:])) for y in ys], flag
+        """A loop that writes over the ys row by row; of one trip, without a look at the clock."""
+        step, ys = self.step, self._empty(trips)
+        if self.unroll > 1:
+            xs = [lax.reshape(x, (trips, self.unroll, *x.shape[1:])) for x in xs]
+            step, ys = partial(self._without_loop, n=self.unroll), self._empty(trips, self.unroll)
+
+        def iteration(state: Any, flag: Any) -> Any:
+            i, carry, ys = state
+            at = trips - i - 1 if self.reverse else i
+            x = [lax.dynamic_index_in_dim(x, at, keepdims=False, allow_negative_indices=False) for x in xs]
+            carry, y, flag = step(carry, x, flag)
+            ys = [
+                lax.dynamic_update_index_in_dim(rows, row, at, 0, allow_negative_indices=False)
+                for rows, row in zip(ys, y, strict=True)
+            ]
+            return (i + 1, carry, ys), flag
+
+        start = (jnp.int32(0), carry, ys)
+        if trips == 1:
+            # XLA sees how often it runs, and inlines it, as it would have done.
+            once = lax.while_loop(lambda state: state[0][0] < 1, lambda state: iteration(*state), (start, flag))
+            (_, carry, ys), flag = once
+        else:
+            goes_on = lambda state, flag: state[0] < trips  # noqa: E731
+            (_, carry, ys), flag = in_strips(goes_on, iteration, start, flag, self.eqn, self.guard, self.unroll)
+        return (
+            carry,
+            [lax.reshape(y, (trips * self.unroll, *row.shape)) for y, row in zip(ys, self.rows, strict=True)],
+            flag,
+        )
 
     def _without_loop(self, carry: Arrays, xs: Arrays, flag: Any, n: int) -> tuple[Arrays, Arrays, Any]:
         """`n` iterations one after the other."""
@@ -230,7 +244,7 @@ class Scan:
         """Computes the part after the loop; its results do not count if the loop was stopped."""
         n = self.length % self.unroll
         new, ys, now = self._without_loop(carry, xs, flag, n)
-        if self.loop.guard.must_raise:
+        if self.guard.must_raise:
             return new, ys, now
         kept = [lax.select(flag, a, b) for a, b in zip(carry, new, strict=True)]
         return kept, [lax.select(flag, a, b) for a, b in zip(self._empty(n), ys, strict=True)], now
@@ -244,119 +258,46 @@ def _stack(rows: tuple[Any, ...]) -> Any:
 
 
 def in_strips(
-    step: Step, carry: Arrays, xs: Arrays, ys: Arrays, flag: Any, loop: LoopFacts, length: int, reverse: bool
-) -> tuple[Arrays, Arrays, Any]:
-    """A scan of `length` steps that writes over `ys` row by row; of one step, without a look at the clock."""
+    goes_on: Callable[[Any, Any], Any],
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    carry: Any,
+    flag: Any,
+    eqn: Any,
+    guard: Guard,
+    unroll: int = 1,
+) -> tuple[Any, Any]:
+    """`lax.while_loop` over (carry, flag), with a look at the clock after each strip of iterations.
 
-    def iteration(state: Any) -> Any:
-        i, flag, carry, ys = state
-        at = length - i - 1 if reverse else i
-        x = [lax.dynamic_index_in_dim(x, at, keepdims=False, allow_negative_indices=False) for x in xs]
-        carry, y, flag = step(carry, x, flag)
-        ys = [
-            lax.dynamic_update_index_in_dim(rows, row, at, 0, allow_negative_indices=False)
-            for rows, row in zip(ys, y, strict=True)
-        ]
-        return i + 1, flag, carry, ys
-
-    def strip(state: Any) -> Any:
-        i, flag, clock, carry, ys = state
-        # As a difference, because i and the longest strip together may be more than an int32 holds.
-        stop = i + jnp.minimum(clock[2].astype(jnp.int32), length - i)
-        i, flag, carry, ys = lax.while_loop(
-            lambda state: loop.goes_on(state[0] < stop, state[1]), iteration, (i, flag, carry, ys)
-        )
-        clock, flag = loop.guard.tick(clock, i, flag)
-        return i, flag, clock, carry, ys
-
-    if length == 1:
-        # XLA sees how often it runs, and inlines it, as it would have done.
-        _, flag, carry, ys = lax.while_loop(lambda state: state[0] < 1, iteration, (jnp.int32(0), flag, carry, ys))
-        return carry, ys, flag
-    start = (jnp.int32(0), flag, loop.first_state(), carry, ys)
-    _, flag, _, carry, ys = lax.while_loop(lambda state: (state[0] < length) & ~state[1], strip, start)
-    return carry, ys, flag
-
-
-# ---- while loops ------------------------------------------------------------------------------------------------
-
-
-def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, loop: LoopFacts) -> tuple[Arrays, Any]:
-    """`lax.while_loop` for a condition without loops to stop; bool[], or one bool per lane of a vmapped loop."""
+    Args:
+        goes_on: (carry, flag) to a bool[], or one bool per lane.
+        step: (carry, flag) to (carry, flag).
+        eqn: the loop, whose iterations are estimated, `unroll` of them in each step.
+    """
+    step_ns = unroll * sum(map(program_ns, programs_of(eqn)))
+    # Inside a strip the flag changes only where other loops look.
+    is_nested = any(map(has_checked, programs_of(eqn))) and not guard.must_raise
 
     def strip(state: Any) -> Any:
         _, flag, clock, carry = state
         length = clock[2].astype(jnp.int32)
 
-        def goes_on(inner: Any) -> Any:
-            done, flag, carry = inner
-            return loop.goes_on(done < length, flag) & _any(condition(carry, flag)[0])
+        def is_on(inner: Any) -> Any:
+            done, carry, flag = inner
+            running = goes_on(carry, flag)
+            is_unfinished = (done < length) & (running if running.ndim == 0 else jnp.any(running))
+            return is_unfinished & ~flag if is_nested else is_unfinished
 
-        def step(inner: Any) -> Any:
-            done, flag, carry = inner
-            new, flag = body(carry, flag)
-            return done + 1, flag, _lanes(lambda: condition(carry, flag)[0], new, carry, loop)
-
-        done, flag, carry = lax.while_loop(goes_on, step, (jnp.int32(0), flag, carry))
+        begin = (jnp.int32(0), carry, flag)
+        done, carry, flag = lax.while_loop(is_on, lambda inner: (inner[0] + 1, *step(*inner[1:])), begin)
         # `done` is handed to the clock for nothing but order: it is ready when the strip is over.
-        clock, flag = loop.guard.tick(clock, done, flag)
+        clock, flag = guard.tick(clock, done, flag)
         # A strip that ended early has ended because of the condition, or of the flag.
         return done == length, flag, clock, carry
 
-    start = (jnp.bool_(True), flag, loop.first_state(), carry)
-    _, flag, _, carry = lax.while_loop(lambda state: state[0] & ~state[1], strip, start)
+    # Before the first look a strip is surely short.
+    first = jnp.asarray([0, 0, max(1, min(LONGEST, int(SHORT_NS / max(step_ns, 1.0))))], jnp.uint32)
+    _, flag, _, carry = lax.while_loop(lambda state: state[0] & ~state[1], strip, (jnp.bool_(True), flag, first, carry))
     return carry, flag
-
-
-def while_loop_of_loops(
-    condition: Condition, body: Body, carry: Arrays, flag: Any, loop: LoopFacts
-) -> tuple[Arrays, Any]:
-    """`lax.while_loop` for a condition with loops to stop: computed after the body, so that its flag can be carried."""
-
-    def apart(carry: Arrays, flag: Any) -> tuple[Any, Any]:
-        # In a branch of its own, else XLA would fuse it with the body, and that would round in another way. XLA does
-        # not know that the branch is always taken.
-        shape = jax.eval_shape(lambda: condition(carry, flag)[0])
-        never = lambda carry, flag: (jnp.zeros(shape.shape, bool), flag)  # noqa: E731
-        return lax.cond(jnp.any(loop.guard.until > 0), condition, never, carry, flag)
-
-    def strip(state: Any) -> Any:
-        running, flag, clock, carry = state
-        length = clock[2].astype(jnp.int32)
-
-        def goes_on(inner: Any) -> Any:
-            done, running, flag, _ = inner
-            return loop.goes_on(done < length, flag) & _any(running)
-
-        def step(inner: Any) -> Any:
-            done, running, flag, carry = inner
-            new, flag = body(carry, flag)
-            carry = _lanes(lambda: running, new, carry, loop)
-            running, flag = apart(carry, flag)
-            return done + 1, running, flag, carry
-
-        done, running, flag, carry = lax.while_loop(goes_on, step, (jnp.int32(0), running, flag, carry))
-        clock, flag = loop.guard.tick(clock, done, flag)
-        return running, flag, clock, carry
-
-    running, flag = apart(carry, flag)
-    start = (running, flag, loop.first_state(), carry)
-    _, flag, _, carry = lax.while_loop(lambda state: _any(state[0]) & ~state[1], strip, start)
-    return carry, flag
-
-
-def _any(lanes: Any) -> Any:
-    return lanes if lanes.ndim == 0 else jnp.any(lanes)
-
-
-def _lanes(running: Callable[[], Any], new: Arrays, old: Arrays, loop: LoopFacts) -> Arrays:
-    """Lanes that have ended keep what they have."""
-    if not loop.has_lanes:
-        return new
-    lanes = running()
-    return [
-        lax.select(lax.broadcast_in_dim(lanes, a.shape, range(lanes.ndim)), a, b) for a, b in zip(new, old, strict=True)
-    ]
 
 
 # ---- what equations cost ---------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from jax import lax
 from jax.core import Tracer
 
 from benchax.clock import handlers
-from benchax.clock.selftest import nanoseconds, tier
+from benchax.clock.handlers import nanoseconds, tier
 from benchax.errors import UsageError
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import median
@@ -20,8 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from benchax.clock.handlers import NEVER
-from benchax.clock.selftest import nanoseconds
+from benchax.clock.handlers import NEVER, nanoseconds
 from benchax.environment import host
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.machine import noise
@@ -429,8 +428,20 @@ def _time(value: float | None) -> str:
 def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> LoopComparison:
     """Raises `NotMeasured` if no function can run in both."""
     begun = perf_counter()
-    first_compiled_s, results = _time_round(lambda: {label: h(x) for label, x in data.items()})
-    left_out = {(name, label): why for label, r in results.items() for name, why in _unfit(r).items()}
+
+    def run_compiled() -> dict[str, CompiledGridResult]:
+        return {label: h(x) for label, x in data.items()}
+
+    def run_python() -> dict[tuple[str, str], float]:
+        return {key: _call(f, args, h.repeats) for key, (f, args) in calls.items()}
+
+    first_compiled_s, results = _time_round(run_compiled)
+    left_out = {
+        (name, label): r.why_not_measured(k) or r.status_names[k]
+        for label, r in results.items()
+        for k, name in enumerate(r.names)
+        if int(r.status[k]) not in (Status.ok, Status.constant)
+    }
     calls = {
         (name, label): (jax.jit(fn), x if type(x) is tuple else (x,))
         for label, x in data.items()
@@ -439,34 +450,31 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
     }
     if not calls:
         raise NotMeasured("no function ends within its limit: " + "; ".join(left_out.values()))
-    first_python_s, _ = _time_round(lambda: {key: _call(f, args, h.repeats) for key, (f, args) in calls.items()})
-    python, compiled = [], []
+    first_python_s, _ = _time_round(run_python)
+    python, compiled = list[tuple[float, Any]](), list[tuple[float, Any]]()
+    turns = [(compiled, run_compiled), (python, run_python)]
     for k in range(rounds):
-        turns = [
-            lambda: python.append(_time_round(lambda: {key: _call(*call, h.repeats) for key, call in calls.items()})),
-            lambda: compiled.append(_time_round(lambda: {label: h(x) for label, x in data.items()})),
-        ]
         # In alternate order, since the second of a round finds caches and threads as the first one left them.
-        for turn in turns if k % 2 else turns[::-1]:
-            turn()
+        for taken, run in turns[::-1] if k % 2 else turns:
+            taken.append(_time_round(run))
+
+    def read_compiled(found: dict[str, CompiledGridResult], key: tuple[str, str]) -> float | None:
+        summary = found[key[1]].summary(key[0])
+        return None if summary is None else summary.median_s
+
+    runs = [sum(int(np.sum(np.asarray(r.count) * np.asarray(r.runs))) for r in found.values()) for _, found in compiled]
     return LoopComparison(
-        _way(PYTHON, first_python_s, python, len(calls) * h.repeats, calls),
-        _way(
-            COMPILED,
-            first_compiled_s,
-            [(took_s, _summaries(found, calls)) for took_s, found in compiled],
-            round(median([_runs(found) for _, found in compiled])),
-            calls,
-        ),
+        _way(PYTHON, first_python_s, python, len(calls) * h.repeats, calls, lambda found, key: found[key]),
+        _way(COMPILED, first_compiled_s, compiled, round(median(runs)), calls, read_compiled),
         left_out,
         {label: r.circumstances for label, r in results.items() if r.circumstances},
         perf_counter() - begun,
     )
 
 
-def _time_round(way: Any) -> tuple[float, Any]:
+def _time_round(run: Callable[[], Any]) -> tuple[float, Any]:
     begun = perf_counter()
-    found = jax.block_until_ready(way())
+    found = jax.block_until_ready(run())
     return perf_counter() - begun, found
 
 
@@ -480,25 +488,15 @@ def _call(f: Any, args: tuple[Any, ...], repeats: int) -> float:
     return median(times) / 1e9
 
 
-def _unfit(r: CompiledGridResult) -> dict[str, str]:
-    """Functions that did not end, or did not run, and why."""
-    return {
-        name: r.why_not_measured(k) or r.status_names[k]
-        for k, name in enumerate(r.names)
-        if int(r.status[k]) not in (Status.ok, Status.constant)
-    }
-
-
-def _summaries(results: Mapping[str, CompiledGridResult], keys: Any) -> dict[tuple[str, str], float | None]:
-    found = {(name, label): results[label].summary(name) for name, label in keys}
-    return {key: None if summary is None else summary.median_s for key, summary in found.items()}
-
-
-def _runs(results: Mapping[str, CompiledGridResult]) -> int:
-    return sum(int(np.sum(np.asarray(r.count) * np.asarray(r.runs))) for r in results.values())
-
-
-def _way(name: str, first_s: float, rounds: Sequence[tuple[float, Any]], runs: int, keys: Any) -> Way:
-    readings = {key: [found[key] for _, found in rounds if found[key] is not None] for key in keys}
-    medians = {key: median(values) if values else None for key, values in readings.items()}
+def _way(
+    name: str,
+    first_s: float,
+    rounds: Sequence[tuple[float, Any]],
+    runs: int,
+    keys: Iterable[tuple[str, str]],
+    read: Callable[[Any, tuple[str, str]], float | None],
+) -> Way:
+    readings = {key: [read(found, key) for _, found in rounds] for key in keys}
+    known = {key: [value for value in values if value is not None] for key, values in readings.items()}
+    medians = {key: median(values) if values else None for key, values in known.items()}
     return Way(name, first_s, tuple(took_s for took_s, _ in rounds), runs, medians)

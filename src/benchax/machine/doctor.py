@@ -103,7 +103,7 @@ def interpreter() -> Interpreter:
 def compiled_clock() -> CompiledClock:
     """Loads and tests it, in about 0.2 s. Without JAX there is no such clock."""
     try:
-        from benchax.clock.selftest import reading_s, tier
+        from benchax.clock.handlers import reading_s, tier
     except ImportError as missing:
         return CompiledClock(reasons=(str(missing),))
     try:

@@ -27,8 +27,7 @@ import numpy as np
 from jax import lax
 
 from benchax.clock import handlers
-from benchax.clock.selftest import nanoseconds, tier
-from benchax.clock.tiers import Tier
+from benchax.clock.handlers import Tier, nanoseconds, tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.program import as_reason
 from benchax.measuring.state import data_of
