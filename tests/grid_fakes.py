@@ -9,9 +9,8 @@ from typing import Any
 
 from benchax.clusters.agents import LocalAgents
 from benchax.grids.cell import CellRequest
-from benchax.grids.grid import defaults, result_of, start_run, validate_spec
+from benchax.grids.grid import GridRun, defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
-from benchax.grids.running import GridRun
 from benchax.model import Failure
 from benchax.workers.channel import pack, unpack
 from benchax.workers.conversation import Listener, ignore

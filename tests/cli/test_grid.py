@@ -17,7 +17,7 @@ from command_line import Done, runner
 from source_tree import PACKAGE
 
 from benchax import demo
-from benchax.grids.running import GridRun
+from benchax.grids.grid import GridRun
 from benchax.store.load import load
 
 EXAMPLE = PACKAGE.parents[1] / "examples" / "grid_of_functions.py"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from benchax.errors import StoreError, UsageError
 from benchax.grids.cell import CellRequest
+from benchax.grids.grid import COMPILE_LEAST_S, allowance, limits, of_the_total
 from benchax.grids.result import STATUSES
-from benchax.grids.running import COMPILE_LEAST_S, allowance, limits, of_the_total
 from benchax.model import Absent, Failure
 from benchax.progress import ProgressEvent
 from benchax.store.baselines import set_baseline
@@ -230,7 +230,7 @@ def test_rows_that_cannot_be_stored_do_not_end_the_grid() -> None:
         def held_open(self):
             return nullcontext()
 
-        def append(self, m):
+        def append_all(self, rows):
             raise StoreError("the disk is full")
 
     run = run_of([double, add], ["f32[4]"], then=False)

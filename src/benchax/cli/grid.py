@@ -28,8 +28,8 @@ from benchax.reporting import terminal
 from benchax.reporting.document import Document
 
 if TYPE_CHECKING:
+    from benchax.grids.grid import GridRun
     from benchax.grids.result import GridResult
-    from benchax.grids.running import GridRun
 
 LIMITED = ("ok", "timeout", "not_run")
 """A grid that ran as requested has only these statuses."""

@@ -30,7 +30,7 @@ from benchax.machine import noise
 from benchax.measuring import timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
-from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.inputs import make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect
 from benchax.measuring.timers.base import Subject, on_fresh_stack
@@ -89,56 +89,29 @@ class CellAnswer:
     """Why there are no outputs; empty if there are."""
 
 
-@dataclass
-class TrialOutputs:
-    """The outputs of all trials, for the answer."""
+class Refused(Exception):
+    """A result that cannot be right, which its failure says."""
 
-    limit_bytes: int
-    shape: str = ""
-    trees: list[Any] = field(default_factory=list[Any])
-    kept_bytes: int = 0
-    not_kept: str = ""
-
-    def keep(self, outputs: Any) -> None:
-        """Keeps the outputs of one trial; drops all outputs once they exceed the limit."""
-        description = trees.take_apart(outputs)
-        self.kept_bytes += trees.size_bytes(description)
-        if self.kept_bytes > self.limit_bytes:
-            self.not_kept = f"they take more than the {size(self.limit_bytes)} that this grid has left for outputs"
-            self.trees = []
-        if not self.not_kept:
-            self.trees.append(trees.on_host(description))
-
-
-class WrongShape(Exception):
-    """An output is not of the shape that was asked for."""
-
-
-class BrokenCheck(Exception):
-    """The user's check raised, which its cause says: the function has done its work."""
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 @task
 def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
-    outputs, failure = TrialOutputs(request.output_limit_bytes), None
+    sampler, failure = TrialSampler(request), None
 
     def announce(step: str, share: float = 0.0) -> None:
         # Every call has the whole of its budget.
         if step not in OF_OURS:
-            say(STEPS.get(step, step), again=True, shape=outputs.shape, **record.news())
+            say(STEPS.get(step, step), again=True, shape=sampler.shape, **record.news())
 
     record = Record(announce)
     try:
-        case = replace(
-            make_case(request.fn, name=request.function), inputs=partial(_make_inputs, request.point, request.seeds[0])
-        )
-        options = replace(request.options, seed=request.seeds[0])
-        fill(record, case, options, TrialSampler(request, case, outputs))
-    except WrongShape as error:
-        failure = Failure("wrong_shape", "check", str(error))
-    except BrokenCheck as error:
-        failure = diagnose(error.__cause__ or error, "check")
-        failure = replace(failure, message=f"the check raised {failure.message}")
+        seed = request.seeds[0]
+        fill(record, sampler.case(seed), replace(request.options, seed=seed), sampler)
+    except Refused as refused:
+        failure = refused.failure
     # Ctrl-C does not reach a worker: this KeyboardInterrupt is the function's own.
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         failure = diagnose(error, STEPS.get(record.stage, record.stage))
@@ -146,7 +119,7 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
             raise  # the pool gives up such a worker; what was measured has been told
     record.noise = record.noise or noise.finish(record.reading)
     announce("outputs")  # the last news
-    return CellAnswer(failure, tuple(outputs.trees), outputs.not_kept)
+    return CellAnswer(failure, tuple(sampler.trees), sampler.not_kept)
 
 
 def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -162,35 +135,43 @@ def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str
 
 @dataclass
 class TrialSampler:
-    """Checks the shape of the result, and takes trials, each on fresh inputs."""
+    """Checks the shape of the result, and takes trials, each on fresh inputs. Keeps their outputs for the answer."""
 
     request: CellRequest
-    case: Case
-    outputs: TrialOutputs
+    shape: str = ""
+    trees: list[Any] = field(default_factory=list[Any])
+    """The outputs of each trial."""
+    kept_bytes: int = 0
+    not_kept: str = ""
 
     @property
     def examines(self) -> bool:
         return self.request.examines
 
+    def case(self, seed: int) -> Case:
+        """The case of a trial."""
+        request = self.request
+        inputs = partial(_make_inputs, request.point, seed)
+        return replace(make_case(request.fn, name=request.function), inputs=inputs)
+
     def check(self, record: Record, subject: Subject) -> None:
-        """Raises `WrongShape` or `BrokenCheck`. An output that cannot be right is not worth timing."""
+        """Raises `Refused`. An output that cannot be right is not worth timing."""
         record.absent.append(NO_NUMERICS)
         request, shape = self.request, trees.shape_text(trees.take_apart(subject.returned))
-        self.outputs.shape = shape
-        if request.check is None:
-            if request.expected and shape != request.expected:
-                raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
-            return
-        record.enter("check")
-        try:
-            verdict = request.check(*reveal((subject.returned, *subject.inputs.args)))
-            is_fine = verdict is None or isinstance(verdict, str) or bool(verdict)
-        except Exception as error:
-            raise BrokenCheck from error
-        if isinstance(verdict, str) and verdict:
-            raise WrongShape(verdict)
-        if not is_fine:
-            raise WrongShape(f"{shape}, which the check refused")
+        self.shape, why = shape, ""
+        if request.check is not None:
+            record.enter("check")
+            try:
+                verdict = request.check(*reveal((subject.returned, *subject.inputs.args)))
+                is_fine = verdict is None or bool(verdict)
+                why = verdict if isinstance(verdict, str) else "" if is_fine else f"{shape}, which the check refused"
+            except Exception as error:
+                broken = diagnose(error, "check")
+                raise Refused(replace(broken, message=f"the check raised {broken.message}")) from error
+        elif request.expected and shape != request.expected:
+            why = f"{shape} where {request.expected_from} gave {request.expected}"
+        if why:
+            raise Refused(Failure("wrong_shape", "check", why))
 
     def warm_up(self, record: Record, subject: Subject) -> None:
         """The first run was enough: what takes seconds is not called more often."""
@@ -208,11 +189,12 @@ class TrialSampler:
         for i, seed in enumerate(self.request.seeds):
             if i:
                 record.enter("inputs")
-                subject, call, _ = self._call(record, replace(subject, inputs=self._inputs(seed)))
+                inputs = make_inputs(self.case(seed), seed)
+                subject, call, _ = self._call(record, replace(subject, inputs=inputs))
             for name in choice.names:
                 record.samples += [call] if call and name == "wall" else self._read(record, subject, name)
             record.enter("outputs")
-            self.outputs.keep(subject.returned)
+            self._keep(subject.returned)
         record.samples = list(join_trials(record.samples))
 
     def _call(self, record: Record, subject: Subject) -> tuple[Subject, Samples | None, float]:
@@ -240,8 +222,15 @@ class TrialSampler:
             return [samples]
         return []
 
-    def _inputs(self, seed: int) -> Inputs:
-        return make_inputs(replace(self.case, inputs=partial(_make_inputs, self.request.point, seed)), seed)
+    def _keep(self, outputs: Any) -> None:
+        """Keeps the outputs of one trial; drops all outputs once they exceed the limit."""
+        description, limit_bytes = trees.take_apart(outputs), self.request.output_limit_bytes
+        self.kept_bytes += trees.size_bytes(description)
+        if self.kept_bytes > limit_bytes:
+            self.not_kept = f"they take more than the {size(limit_bytes)} that this grid has left for outputs"
+            self.trees = []
+        if not self.not_kept:
+            self.trees.append(trees.on_host(description))
 
 
 def _one_call(subject: Subject) -> tuple[Subject, int]:

@@ -10,8 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
-from statistics import fmean
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from benchax.clusters.agents import Dispatcher, Node
@@ -76,14 +75,19 @@ def document(g: GridResult) -> Document:
 def table(g: GridResult) -> Table:
     """A row per data point, a column per function; on a page, what befell a cell can be pointed at."""
     functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
-    inputs = {d: _signature(g, d) for d in labels}
+    inputs = {  # as the first function had them
+        d: next((s for f in g.functions if (s := g.by_key[f, d].measurement.signature)), "") for d in labels
+    }
     # A spec is its own signature; a size is not.
     is_shown = any(inputs[d] not in ("", str(d)) for d in labels)
     rows = [
         (
             TableCell(one_line(str(d))),
             *([TableCell(truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
-            *(_table_cell(g, g.by_key[f, d]) for f in functions),
+            *(
+                TableCell(cell_text(cell, g.timer), _STYLES.get(cell.status, "bad"), cell.message)
+                for cell in (g.by_key[f, d] for f in functions)
+            ),
         )
         for d in labels
     ]
@@ -103,23 +107,12 @@ def table_so_far(
     return tabulate((axis, *map(one_line, functions)), rows)
 
 
-def _signature(g: GridResult, label: Label) -> str:
-    """Shapes and dtypes, as the first function had them."""
-    return next((s for f in g.functions if (s := g.by_key[f, label].measurement.signature)), "")
-
-
-def _table_cell(g: GridResult, cell: Cell) -> TableCell:
-    return TableCell(cell_text(cell, g.timer), _STYLES.get(cell.status, "bad"), cell.message)
-
-
 def cell_text(cell: Cell, timer: str | None) -> str:
     """58.1 µs ± 1.2 %, as `estimate` writes it; or what became of it."""
-    summary = cell.summary_by(timer)
-    if summary is None and cell.status == "ok":
-        return "not measured"
-    if summary is None:
-        return cell.status.replace("_", " ")  # its message is below the table
-    return estimate(summary)
+    if (summary := cell.summary_by(timer)) is not None:
+        return estimate(summary)
+    # The message of a status is below the table.
+    return "not measured" if cell.status == "ok" else cell.status.replace("_", " ")
 
 
 def remarks(g: GridResult) -> list[str]:
@@ -286,13 +279,13 @@ def document_for_page(g: GridResult) -> Document:
 
 def chart(g: GridResult) -> Chart:
     """A line per function, a column per data point."""
-    cells = [[_square(g.by_key[f, d], g.timer) for d in g.data] for f in g.functions]
-    return chart_heat_map(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
-
-
-def _title(g: GridResult) -> str:
+    cells = [
+        [Square(s.median_s if (s := cell.summary_by(g.timer)) else None, cell.status) for cell in line]
+        for line in ([g.by_key[f, d] for d in g.data] for f in g.functions)
+    ]
     by = f" by the {g.timer} timer" if g.timer else ""
-    return f"{g.name}: median time of a call{by}, {plural(g.trials, 'trial')}\n{_machine(g)}"
+    title = f"{g.name}: median time of a call{by}, {plural(g.trials, 'trial')}\n{_machine(g)}"
+    return chart_heat_map(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=title)
 
 
 def _about(g: GridResult) -> str:
@@ -304,11 +297,6 @@ def _about(g: GridResult) -> str:
 def _machine(g: GridResult) -> str:
     machine = describe_machine(g.measurements[0].environment)
     return f"{machine} · {plural(len(g.nodes), 'node')}" if g.nodes else machine
-
-
-def _square(cell: Cell, timer: str) -> Square:
-    summary = cell.summary_by(timer)
-    return Square(summary.median_s if summary else None, cell.status)
 
 
 # ---- who measured what: a line for each node of a run that was spread over several -----------------------------------
@@ -339,21 +327,18 @@ def shares(dispatcher: Dispatcher[Any] | None) -> tuple[NodeShare, ...]:
 
 def tabulate_shares(found: Sequence[NodeShare]) -> Table:
     """node · cells · speed · noise · CPU"""
-    paces_s = [share.node.examination.pace_s for share in found if share.node.examination]
-    rows = [(share.node.label, str(share.done), *_describe_share(share, min(paces_s))) for share in found]
+    known = [(share, share.node.environment, share.node.examination) for share in found if share.node.examination]
+    best_s = min((examination.pace_s for _, _, examination in known), default=0.0)
+    rows: list[tuple[str, ...]] = []
+    for share, environment, examination in known:
+        effect = examination.smallest_effect
+        noise = "not measured" if effect is None else f"{grade(effect)}: finds {percent(effect)}"
+        is_cpu = environment.backend == "cpu" and environment.processor
+        machine = (not is_cpu and environment.device_kind) or environment.processor or environment.os
+        speed = f"{number(best_s / examination.pace_s)} ×"
+        lost = f"lost: {share.lost}" if share.lost else ""
+        rows.append((share.node.label, str(share.done), speed, noise, machine, environment.jax or "none", lost))
     return tabulate(("node", "cells", "speed", "noise", "machine", "jax", ""), rows)
-
-
-def _describe_share(share: NodeShare, best_s: float) -> tuple[str, ...]:
-    examination, environment = share.node.examination, share.node.environment
-    assert examination is not None
-    effect = examination.smallest_effect
-    noise = "not measured" if effect is None else f"{grade(effect)}: finds {percent(effect)}"
-    machine = environment.device_kind or environment.processor or environment.os
-    if environment.backend == "cpu" and environment.processor:
-        machine = environment.processor
-    speed = f"{number(best_s / examination.pace_s)} ×"
-    return speed, noise, machine, environment.jax or "none", f"lost: {share.lost}" if share.lost else ""
 
 
 def differing(nodes: Sequence[Node]) -> Mapping[str, Sequence[str]]:
@@ -404,9 +389,8 @@ def _rank_point(g: GridResult, label: Label) -> tuple[Rank, ...]:
         return ()
     cells = [(f, g.by_key[f, label]) for f in g.functions]
     found = [(f, s) for f, cell in cells if (s := cell.summary_by(g.timer)) is not None and not is_wrong(cell)]
-    valid = [(f, s) for f, s in found if s.median_s > 0]
-    best_s = min((s.median_s for _, s in valid), default=1.0)
-    times = [(f, Estimate(s.median_s, s.low_s, s.high_s)) for f, s in valid]
+    times = [(f, Estimate(s.median_s, s.low_s, s.high_s)) for f, s in found if s.median_s > 0]
+    best_s = min((time.value for _, time in times), default=1.0)
     return _ranks([(f, time.value, time.map(lambda seconds: seconds / best_s)) for f, time in times])
 
 
@@ -420,14 +404,14 @@ def environments(g: GridResult, label: Label) -> set[str]:
 def _mean(ranks: Sequence[Rank]) -> Estimate:
     """Over data points."""
     lows, highs = [rank.low for rank in ranks], [rank.high for rank in ranks]
-    middle = exp(fmean(log(rank.ratio) for rank in ranks if rank.ratio))
-    return Estimate(middle, _geometric_mean(lows), _geometric_mean(highs))
+    middle = geometric_mean([rank.ratio for rank in ranks if rank.ratio])
+    return Estimate(middle, _mean_of_ends(lows), _mean_of_ends(highs))
 
 
-def _geometric_mean(values: Sequence[float | None]) -> float | None:
+def _mean_of_ends(values: Sequence[float | None]) -> float | None:
     """None if one of them is not known, or not above zero, as the lower end of a net time may be."""
     known = [value for value in values if value is not None and value > 0]
-    return exp(fmean(map(log, known))) if len(known) == len(values) else None
+    return geometric_mean(known) if len(known) == len(values) else None
 
 
 def _ranks(found: Sequence[tuple[str, float | None, Estimate]]) -> tuple[Rank, ...]:
@@ -447,6 +431,4 @@ def is_wrong(cell: Cell) -> bool:
 
 def _overlap(a: Estimate, b: Estimate) -> bool:
     """Without an interval nothing is known of how far a median may be off."""
-    if a.high is None or b.low is None:
-        return True
-    return b.low <= a.high
+    return a.high is None or b.low is None or b.low <= a.high

@@ -50,7 +50,7 @@ class Cell:
     agreement: tuple[Numerics, ...] | Absent
     """How far its outputs are from those of the grid's `reference`, one per trial."""
     spent_s: float = 0.0
-    """Everything included: sending, compiling, all calls, storing. 0 for a cell of an earlier run."""
+    """Everything included: sending, compiling, all calls. 0 for a cell of an earlier run."""
 
     @property
     def status(self) -> str:
@@ -104,22 +104,23 @@ def _split_trials(samples: Samples | None) -> tuple[tuple[float, ...], ...]:
     return tuple(readings[a:b] for a, b in zip([0, *ends], ends, strict=False))
 
 
+_MESSAGES = {
+    "timeout": "timeout in {stage}: {message}",
+    "crashed": "crashed: {how}",
+    "out_of_memory": "out of memory in {stage}: {message}",
+    "wrong_shape": "wrong shape: {message}",
+    "not_run": "not run: {message}",
+    "interrupted": "interrupted: {message}",
+    "node_lost": "node lost: {message}",
+}
+
+
 def message(failure: Failure) -> str:
     """Says in one line what happened to a cell."""
-    match failure.kind:
-        case "timeout":
-            return f"timeout in {failure.stage}: {failure.message}"
-        case "crashed":
-            found = _HOW_IT_DIED.search(failure.message)
-            return f"crashed: {found[0]} in {failure.stage}" if found else f"crashed: {failure.message}"
-        case "wrong_shape":
-            return f"wrong shape: {failure.message}"
-        case "not_run" | "interrupted" | "node_lost":
-            return f"{failure.kind.replace('_', ' ')}: {failure.message}"
-        case "out_of_memory":
-            return f"out of memory in {failure.stage}: {failure.message}"
-        case _:
-            return f"error: {failure.message}"
+    found = _HOW_IT_DIED.search(failure.message)
+    how = f"{found[0]} in {failure.stage}" if found else failure.message
+    text = _MESSAGES.get(failure.kind, "error: {message}")
+    return text.format(stage=failure.stage, message=failure.message, how=how)
 
 
 @dataclass(frozen=True)
