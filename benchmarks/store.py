@@ -25,9 +25,8 @@ from typing import Any
 from benchax.codec import encode
 from benchax.model import CaseId, Environment, Measurement, Samples, Stages
 from benchax.options import DEFAULTS
-from benchax.store.base import row_of
 from benchax.store.database import open_store
-from benchax.store.schema import SCALARS, Connection, case_columns, migrate
+from benchax.store.schema import SCALARS, Connection, case_columns, migrate, row_of
 
 CHUNK, NEWEST = 10_000, 30
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from benchax.grids.result import GridResult
     from benchax.inspecting.inspect import inspect
     from benchax.model import Comparison, Environment, Measurement, Options
-    from benchax.paired_runs.compare import compare
-    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
+    from benchax.paired_runs.compare import compare, compare_jax, compare_ref, compare_stored
     from benchax.profiling.profile import profile
     from benchax.progress import ProgressEvent
     from benchax.results.audit import Audit, Checklist
@@ -62,9 +61,9 @@ _HOME = {
     "Comparison": "benchax.model",
     "Comparisons": "benchax.comparing.ranking",
     "compare": "benchax.paired_runs.compare",
-    "compare_jax": "benchax.paired_runs.versions",
-    "compare_ref": "benchax.paired_runs.versions",
-    "compare_stored": "benchax.paired_runs.versions",
+    "compare_jax": "benchax.paired_runs.compare",
+    "compare_ref": "benchax.paired_runs.compare",
+    "compare_stored": "benchax.paired_runs.compare",
     "clock": "benchax.clock",
     "with_deadline": "benchax.clock.deadline",
     "BenchaxError": "benchax.errors",

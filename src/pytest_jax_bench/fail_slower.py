@@ -23,8 +23,8 @@ from benchax.measuring.exported import is_same_program, leaves_of
 from benchax.measuring.prepare import prepare
 from benchax.model import Comparison, Measurement, Metric
 from benchax.paired_runs import session
+from benchax.paired_runs.compare import pair_with_rows
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.versions import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict_with_reason
 from benchax.stats.verdicts import Verdict
 from pytest_jax_bench import side_by_side

@@ -18,7 +18,7 @@ from measurement_strategies import measured
 from benchax.comparing.ranking import Comparisons
 from benchax.model import CaseId
 from benchax.paired_runs import versions
-from benchax.paired_runs.versions import UNSTORED
+from benchax.paired_runs.compare import UNSTORED
 from benchax.store.baselines import set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import DatabaseStore, open_store

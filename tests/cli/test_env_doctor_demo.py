@@ -19,7 +19,7 @@ import benchax as package
 from benchax import demo as examples
 from benchax.case import make_case
 from benchax.comparing.error_rates import ErrorRates, Trial
-from benchax.paired_runs import session
+from benchax.paired_runs import protocol
 from benchax.progress import Listener, ProgressEvent
 
 
@@ -174,7 +174,7 @@ def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float
             if is_stopped:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(session, "measure_rounds", made_up)
+        monkeypatch.setattr(protocol, "measure_rounds", made_up)
         return benchax("doctor", *words)
 
     return run

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from benchax.comparing.error_rates import Trial
-from benchax.machine.planted import KERNELS, Kernel
+from benchax.comparing.sequential import Effort
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison
-from benchax.paired_runs import session
+from benchax.paired_runs import protocol
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.session import Effort
+from benchax.paired_runs.protocol import KERNELS, Kernel
 from benchax.progress import Listener
 from benchax.workers import pickling
 
@@ -43,13 +43,13 @@ class Judge:
 
 
 def last(judge: Judge, max_time_s: float) -> Sequence[Trial]:
-    return list(session.measure_rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
+    return list(protocol.measure_rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
 
 
 def test_kernels_take_turns_each_with_two_unchanged_copies_and_two_slower_ones() -> None:
     judge = Judge()
 
-    found = list(session.measure_rounds(10.0 * (len(KERNELS) + 1), judge=judge, clock=judge.clock))
+    found = list(protocol.measure_rounds(10.0 * (len(KERNELS) + 1), judge=judge, clock=judge.clock))
 
     trials = found[-1].trials
     assert [(len(f.trials), f.elapsed_s) for f in found[:3]] == [(4, 10.0), (8, 20.0), (12, 30.0)]
@@ -96,7 +96,7 @@ def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
     turns: list[int] = []
     counted = replace(kernel, make=lambda n: turns.append(n) or kernel.make(n))
 
-    for share in session.PLANTED:
+    for share in protocol.PLANTED:
         counted.slower(share)
 
     assert turns == [kernel.turns, kernel.turns, kernel.turns * 21 // 20, kernel.turns * 11 // 10]
@@ -107,7 +107,7 @@ def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
 def test_every_turn_is_computed(kernel: Kernel) -> None:
     """The compiler has not removed the loop: fewer turns give another result, which is finite."""
     judge = Judge()
-    next(session.measure_rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
+    next(protocol.measure_rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
     case = judge.paired_runs[0].sides[0].case
     assert case is not None
     args = make_inputs(case, 0).args
@@ -122,9 +122,9 @@ def test_every_turn_is_computed(kernel: Kernel) -> None:
 @pytest.mark.serial
 def test_a_real_round_judges_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
     """In real processes, with so much planted that no machine can miss it."""
-    monkeypatch.setattr(session, "PLANTED", (0.0, 3.0))
+    monkeypatch.setattr(protocol, "PLANTED", (0.0, 3.0))
 
-    (found,) = session.measure_rounds(0.001, kernels=KERNELS[:1])
+    (found,) = protocol.measure_rounds(0.001, kernels=KERNELS[:1])
 
     unchanged, slower = found.tallies()
     assert (unchanged.judged, unchanged.failed, slower.failed) == (1, 0, 0)

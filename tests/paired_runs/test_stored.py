@@ -17,8 +17,8 @@ from benchax.measuring.engine import measure
 from benchax.measuring.paired import take_blocks
 from benchax.measuring.sides import PairedRequest
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
+from benchax.paired_runs.compare import pair_with_cases, pair_with_rows
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.versions import pair_with_cases, pair_with_rows
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 

@@ -18,8 +18,8 @@ from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version
+from benchax.paired_runs.compare import BenchmarkSuite, _label_each
 from benchax.paired_runs.partners import start_partners
-from benchax.paired_runs.versions import BenchmarkSuite, _label_each
 from benchax.progress import ProgressEvent
 from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history

@@ -46,7 +46,7 @@ from benchax.reporting.tables import (
 from benchax.reporting.terminal import to_text
 from benchax.results.roofline import Peaks
 from benchax.stats.summary import Summary, summarize, summarize_run
-from benchax.store.base import row_of
+from benchax.store.schema import row_of
 
 MIB = 2**20
 CALLS = Samples("wall", 1, (1e-4,) * 6)

@@ -11,9 +11,9 @@ from measurement_strategies import RICH, case_ids, exact, measured
 
 from benchax.errors import StoreError
 from benchax.model import CaseId, Failure, Memory, Opaque, Samples
-from benchax.store.base import row_of
 from benchax.store.comparisons import list_activity
 from benchax.store.database import DatabaseStore as Store
+from benchax.store.schema import row_of
 
 
 def names(found: list) -> list[str]:

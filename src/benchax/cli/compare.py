@@ -123,7 +123,7 @@ def compare(
         raise typer.Exit(code)
     _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
     _check(ref, jax, benchmarks, process_pairs, resolution)
-    from benchax.paired_runs.versions import UNSTORED
+    from benchax.paired_runs.compare import UNSTORED
 
     gate = gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
     suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
@@ -158,7 +158,7 @@ def _choose(
         of_ref: options for another commit.
         fine: resolution and metrics, which `compare_jax` doesn't have.
     """
-    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
+    from benchax.paired_runs.compare import compare_jax, compare_ref, compare_stored
 
     if jax is not None:
         return partial(compare_jax, jax, words or ".")
@@ -185,7 +185,7 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"invalid --benchmarks {benchmarks!r}", "one of: now, ref")
     if jax is not None and (len(jax.split(",")) < 2 or not all(version.strip() for version in jax.split(","))):
-        from benchax.paired_runs.versions import ENOUGH
+        from benchax.paired_runs.compare import ENOUGH
 
         raise UsageError(f"--jax {jax!r} names too few versions", ENOUGH)
 

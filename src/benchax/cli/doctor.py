@@ -67,14 +67,14 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
     Raises:
         KeyboardInterrupt: after Ctrl-C, when all results are on the screen; then the exit code is 130.
     """
-    from benchax.paired_runs import session
+    from benchax.paired_runs import protocol
 
     found: ErrorRates | None = None
     stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
         with show_progress(True) as report:
-            for found in session.measure_rounds(max_time_s or session.MAX_TIME_S, report):
+            for found in protocol.measure_rounds(max_time_s or protocol.MAX_TIME_S, report):
                 verdicts = f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s"
                 report(ProgressEvent(verdicts, is_lasting=True))
     except KeyboardInterrupt as interrupt:

@@ -19,10 +19,9 @@ from benchax.errors import UsageError, one_of
 from benchax.model import METRICS
 from benchax.reporting.document import Document
 from benchax.reporting.history import document, documents_of_all, figure, overview
-from benchax.store.base import name_matcher
 from benchax.store.comparisons import Series, list_series
 from benchax.store.comparisons import history as stored
-from benchax.store.database import DatabaseStore
+from benchax.store.database import DatabaseStore, name_matcher
 
 
 def history(

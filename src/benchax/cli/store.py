@@ -18,10 +18,10 @@ from benchax.reporting.document import Document
 from benchax.reporting.measurement import document, document_of_statistics
 from benchax.reporting.tables import run_grid, stored_grid
 from benchax.store import baselines
-from benchax.store.base import Row
 from benchax.store.baselines import list_baselines, remove, rows_of, set_baseline
 from benchax.store.database import DatabaseStore, open_store
 from benchax.store.imports import read_pytest_benchmark
+from benchax.store.schema import Row
 from benchax.units import plural
 
 baseline = typer.Typer(help="Give names to runs, so that `benchax compare NAME` can use them.", no_args_is_help=True)

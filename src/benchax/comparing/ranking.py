@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cmp_to_key
+from functools import cache, cmp_to_key
 from typing import Any, TypeVar, overload
 
 from benchax.codec import encode_comparison
@@ -176,27 +176,30 @@ def without_place(comparison: Comparison) -> str:
     return ""
 
 
-def rank_versions(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
+Between = Callable[[str, str], Comparison | None]
+"""The comparison of the second label's run time with the first one's; None if they were not compared."""
+
+
+def rank_versions(times: dict[str, float], between: Between) -> tuple[Rank, ...]:
     """Places by time.
 
     Args:
         times: of each version, in seconds or as shares of one of them, in one session.
-        against: comparisons of run times, by (faster, slower) for every two versions.
     """
+    between = cache(between)
+    order = in_order(times, between)
+    places = share_places(order, lambda one, other: is_slower(between(one, other)))
+    ranks: list[Rank] = []
+    for place, label in zip(places, order, strict=True):
+        c = None if label == order[0] else between(order[0], label)
+        ratio = (c.ratio, c.low, c.high) if c else (None if ranks else 1.0, None, None)
+        ranks.append(Rank(place, label, times[label], *ratio))
+    return tuple(ranks)
 
-    def between(one: str, other: str) -> Comparison | None:
-        return against.get((one, other))
 
-    found = places(in_order(times, between), between)
-    best = next(iter(found), "")
-    ratios = {label: (c.ratio, c.low, c.high) for (one, label), c in against.items() if one == best}
-    ratios[best] = (1.0, None, None)
-    none = (None, None, None)
-    return tuple(Rank(place, label, times[label], *ratios.get(label, none)) for label, place in found.items())
-
-
-Between = Callable[[str, str], Comparison | None]
-"""The comparison of the second label with the first one; None if they were not compared."""
+def is_slower(comparison: Comparison | None) -> bool:
+    """Is the candidate told apart from the baseline?"""
+    return comparison is not None and comparison.verdict == "slower"
 
 
 def in_order(times: dict[str, float], between: Between) -> list[str]:
@@ -210,13 +213,3 @@ def in_order(times: dict[str, float], between: Between) -> list[str]:
     # Pairs need not agree with one another (a before b, b before c, c before a). From one order to begin with, the
     # same data always give the same places.
     return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(which_is_slower))
-
-
-def places(order: Sequence[str], between: Between) -> dict[str, int]:
-    """The place of each, the fastest first. `between` is asked for those only on which a place rests."""
-
-    def is_apart(one: str, other: str) -> bool:
-        c = between(one, other)
-        return c is not None and c.verdict == "slower"
-
-    return dict(zip(order, share_places(order, is_apart), strict=True))

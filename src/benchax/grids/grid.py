@@ -39,9 +39,9 @@ from benchax.measuring.record import keep_news, row_fields
 from benchax.model import Absent, CaseId, Failure, Measurement, Numerics, Options, Remark
 from benchax.options import read_seed, resolve
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.store.base import Row
 from benchax.store.baselines import find_run
 from benchax.store.database import open_store
+from benchax.store.schema import Row
 from benchax.units import parse_size, read_duration, seconds, size
 from benchax.workers.pickling import Sealed, seal
 from benchax.workers.task import CallLimits

@@ -17,14 +17,13 @@
     Failure       why there is no number
     Rate          how much work is done in a second
     Measurement   one case, one environment, one run: one row
-    Block         samples of two versions, taken alternately                           comparison.py
+    Block         samples of two versions, taken alternately
     Comparison    two versions of a case, judged by one metric
 
 Seconds and bytes everywhere. `None` means *not measured*, never zero, and `Measurement.not_measured` says why.
 Raw readings are kept; everything else (`per_call_s`, summaries) is derived when asked for.
 """
 
-from benchax.model.comparison import METRICS, Block, Comparison, Estimate, Method, Metric, Version
 from benchax.model.identity import (
     NOT_COMPARED,
     CaseId,
@@ -36,22 +35,28 @@ from benchax.model.identity import (
     param_text,
 )
 from benchax.model.measurement import (
+    METRICS,
     OTHER_PROCESSES,
     TIMERS,
     Absent,
+    Block,
     Cache,
     CallFloor,
     Census,
     Cold,
+    Comparison,
     Cost,
     Devices,
     DeviceShare,
     EarlierRuns,
+    Estimate,
     Failure,
     FailureKind,
     Form,
     Measurement,
     Memory,
+    Method,
+    Metric,
     Noise,
     Numerics,
     Ranks,
@@ -63,6 +68,7 @@ from benchax.model.measurement import (
     Stages,
     Stop,
     Transfer,
+    Version,
     find_why,
 )
 from benchax.options import Options

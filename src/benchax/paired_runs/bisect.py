@@ -7,7 +7,7 @@ is left. Nothing here knows what is judged.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +16,12 @@ from benchax.checkouts import worktrees
 from benchax.checkouts.launch import Selection, launch_jax, list_versions, version_key
 from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
 from benchax.comparing.sequential import Effort
+from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
-from benchax.measuring.sides import Side
-from benchax.model import CaseId, Comparison, Options, Version
+from benchax.model import CaseId, Comparison, Measurement
 from benchax.options import resolve
 from benchax.paired_runs import session
-from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.compare import StoredVersion, pair_with_rows
 from benchax.paired_runs.process_pairs import compare_launches
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import Verdict
@@ -138,6 +138,7 @@ def make_commit_judge(
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
     with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
+        old = StoredVersion(baseline.commit[:8], cases, baseline.store)
         known[_digest_programs(baseline, cases)] = "same"
 
         def judge(commit: str) -> Verdict:
@@ -147,7 +148,8 @@ def make_commit_judge(
                     if not any(key):
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
-                        paired_runs = _make_paired_runs(baseline, candidate, cases, options)
+                        new = StoredVersion(candidate.commit[:8], candidate.rows, candidate.store)
+                        paired_runs, _ = pair_with_rows(old, new, capture(), options)
                         found = session.compare_runs(paired_runs, effort, report)
                         known[key] = verdict_of([c for each in found for c in each])
                     return known[key]
@@ -158,9 +160,9 @@ def make_commit_judge(
         yield judge
 
 
-def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
+def _with_programs(baseline: BuiltCheckout) -> dict[CaseId, Measurement]:
     """Raises `UsageError` if no case has a program."""
-    found = [case for case in baseline.rows if _content(baseline, case) is not None]
+    found = {case: row for case, row in baseline.rows.items() if program(baseline.store, row) is not None}
     if not found:
         reasons = [row.why_absent("program") or "it failed" for row in baseline.rows.values()]
         why = f", because {reasons[0]}" if reasons else ""
@@ -168,28 +170,10 @@ def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
     return found
 
 
-def _digest_programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
+def _digest_programs(built: BuiltCheckout, cases: Iterable[CaseId]) -> tuple[str, ...]:
     """The programs of these cases in that build, as digests; an empty text if a case has no program."""
     rows = [built.rows.get(case) for case in cases]
     return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
-
-
-def _content(built: BuiltCheckout, case: CaseId) -> bytes | None:
-    row = built.rows.get(case)
-    return None if row is None else program(built.store, row)
-
-
-def _make_paired_runs(
-    baseline: BuiltCheckout, candidate: BuiltCheckout, cases: Sequence[CaseId], options: Options
-) -> list[PairedRun]:
-    names = (baseline.commit[:8], candidate.commit[:8])
-    contents = {case: (_content(baseline, case), _content(candidate, case)) for case in cases}
-    sides = {
-        case: tuple(Side(name, program=content) for name, content in zip(names, both, strict=True))
-        for case, both in contents.items()
-        if all(both)
-    }
-    return [PairedRun(case, both, tuple(map(Version, names)), options) for case, both in sides.items()]
 
 
 def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, report: Listener = quiet) -> Judge:

@@ -1,24 +1,45 @@
-"""`benchax.compare`: functions that should do the same, side by side."""
+"""`compare`: functions that should do the same, side by side. `compare_ref`, `compare_jax`, `compare_stored`: two
+versions of a suite of benchmarks.
+
+    functions, side by side                    ┐
+    another commit, built in a git worktree    │  in one process after the other              → session.py
+    stored rows, against the functions of now  ┘
+    another JAX, or a commit and its Python    pairs of whole processes                       → process_pairs.py
+
+The store keeps the results of suites, for `benchax history`. `benchax compare` does the same on the command line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
+from benchax.checkouts.launch import Selection, check_version, launch_jax
+from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolution_of
 from benchax.comparing.ranking import Comparisons, Rank, names, rank_versions, without_place
-from benchax.comparing.sequential import Effort, SequentialTest, effort_for
-from benchax.errors import UsageError
+from benchax.comparing.sequential import RUN, TIMES, Effort, SequentialTest, effort_for
+from benchax.discovery import collect, matches
+from benchax.environment import capture
+from benchax.errors import StoreError, UsageError, one_of
 from benchax.keywords import guard_keywords
 from benchax.measuring.sides import Side
-from benchax.model import Comparison, Failure, Options, Remark, Version
-from benchax.options import resolve
+from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
+from benchax.options import check, resolve
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
-from benchax.progress import Listener, Progress, show_progress
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.progress import Listener, Progress, ProgressEvent, show_progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
+from benchax.store import comparisons
+from benchax.store.baselines import by_case, program, rows_of
+from benchax.store.database import DatabaseStore, open_store
 from benchax.units import read_duration
 from benchax.workers import pickling
 
@@ -97,8 +118,8 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
     """
     first = next(iter(cases))
     # One function that cannot travel to another process would keep all others from going; one at least is left over.
-    unsendable = [failure for label, case in cases.items() if (failure := _why_not_sent(label, case)) is not None]
-    failures = dict(unsendable[: len(cases) - 1])
+    unsendable = {label: why for label, case in cases.items() if (why := _why_not_sent(label, case)) is not None}
+    failures = dict(list(unsendable.items())[: len(cases) - 1])
     while True:
         left = {label: case for label, case in cases.items() if label not in failures}
         labels = list(left)
@@ -117,22 +138,23 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
         failures |= {labels[i]: failure for i, failure in failed.items()}
 
 
-def _why_not_sent(label: str, case: Case) -> tuple[str, Failure] | None:
+def _why_not_sent(label: str, case: Case) -> Failure | None:
     try:
         pickling.dumps(case.fn, lambda buffer: None)
     except Exception as error:  # pickling raises what it likes, and it is told
         problem = f"{label} cannot be sent to a worker process: {type(error).__name__}: {error}"
         hint = "open files, locks and connections inside the function"
-        return label, Failure("error", f"start of {label}", problem, hint)
+        return Failure("error", f"start of {label}", problem, hint)
     return None
 
 
 def _make_comparisons(test: SequentialTest[PairedSamples], failures: Mapping[str, Failure]) -> Comparisons:
     """Adds a comparison for each baseline that failed, and for each other failure."""
     found, samples = test.comparisons(), test.first.samples
-    contexts = {label: replace(samples.context(0), candidate=Version(label)) for label in failures}
     failed = [
-        c for label, context in contexts.items() for c in judge(context, ComparisonEvidence(failure=failures[label]))
+        c
+        for label, failure in failures.items()
+        for c in judge(replace(samples.context(0), candidate=Version(label)), ComparisonEvidence(failure=failure))
     ]
     labels = (*(version.label for version in samples.paired_run.versions), *failures)
     second = test.second.samples if test.second is not None else None
@@ -165,25 +187,421 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
     """
     if not samples.groups or 0 in samples.failures:
         return ()
-    runs = [c for c in found if c.metric == "run"]
-    without = {c.candidate.label for c in runs if without_place(c)}
-    labels = [version.label for version in samples.paired_run.versions if version.label not in without]
-    against = {(a, b): _between(samples, second, a, b) for a in labels for b in labels if a != b}
-    for c in runs:
-        if c.confirmed is False and c.candidate.label in labels:
-            for pair in ((c.baseline.label, c.candidate.label), (c.candidate.label, c.baseline.label)):
-                against[pair] = replace(against[pair], verdict="unclear")
-    known = [c for c in runs if c.candidate.label in labels and c.candidate_value is not None]
-    base_s = next((c.baseline_value for c in known if c.baseline_value is not None), None)
+    baseline = samples.paired_run.versions[0].label
+    runs = {c.candidate.label: c for c in found if c.metric == "run" and not without_place(c)}
+    base_s = next((c.baseline_value for c in runs.values()), None)
     if base_s is None:
         return ()
-    return rank_versions({labels[0]: base_s} | {c.candidate.label: c.candidate_value or 0.0 for c in known}, against)
+
+    def between(one: str, other: str) -> Comparison:
+        c = samples.between(one, other)
+        if baseline not in (one, other):
+            # A difference of two that are not the baseline has a name where the second measurement shows it, too.
+            if second is None or c.verdict not in ("slower", "faster"):
+                return c
+            return confirm(c, second.between(one, other, CONFIRMING_ALPHA))
+        with_baseline = runs[one if other == baseline else other]
+        return replace(c, verdict="unclear") if with_baseline.confirmed is False else c
+
+    times = {baseline: base_s} | {label: c.candidate_value or 0.0 for label, c in runs.items()}
+    return rank_versions(times, between)
 
 
-def _between(samples: PairedSamples, second: PairedSamples | None, one: str, other: str) -> Comparison:
-    """A difference of two that are not the baseline has a name where the second measurement shows it, too."""
-    found = samples.between(one, other)
-    is_with_baseline = samples.paired_run.versions[0].label in (one, other)
-    if is_with_baseline or second is None or found.verdict not in ("slower", "faster"):
+# ---- stored ----------------------------------------------------------------------------------------------------------
+#
+# Paired runs with a stored baseline: its program runs again, together with the candidate's function or program.
+#
+# No stored time is compared: two sessions differ by 30 % and more for reasons that are not in the code.
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """Rows of one version of a suite, and the store that has their programs."""
+
+    label: str
+    rows: Mapping[CaseId, Measurement]
+    store: DatabaseStore
+
+
+Pairing = tuple[list[PairedRun], Comparisons]
+"""What is to be run; and the cases of only one version, with those that both have and that cannot be compared."""
+
+
+def pair_with_cases(
+    baseline: StoredVersion,
+    cases: Iterable[Case],
+    here: Environment,
+    command_line: Mapping[str, object] | None = None,
+) -> Pairing:
+    """Pairs stored rows with the current functions.
+
+    Args:
+        here: the environment of the candidate.
+        command_line: options, as for `api.run`.
+    """
+
+    def pair(row: Measurement, case: Case) -> PairedRun | Comparison:
+        old, new = _version(row, baseline.label), Version("now", here.commit, here.is_dirty, here.jax)
+        content, why = _program(baseline.store, row, here)
+        if content is None:
+            return Comparison(case.id, "run", old, new, "unclear", why)
+        options = resolve(None, case.options, command_line, project=case.folder)
+        sides = (Side(old.label, program=content), Side(new.label, case))
+        return PairedRun(case.id, sides, (old, new), options, tuple(_remarks(row, here)))
+
+    return _pair_each(baseline.rows, {case.id: case for case in cases}, pair)
+
+
+def pair_with_rows(baseline: StoredVersion, candidate: StoredVersion, here: Environment, options: Options) -> Pairing:
+    """Pairs two stored versions, on random data of their shapes."""
+
+    def pair(old: Measurement, new: Measurement) -> PairedRun | Comparison:
+        versions = (_version(old, baseline.label), _version(new, candidate.label))
+        programs = [_program(baseline.store, old, here), _program(candidate.store, new, here, candidate.label)]
+        if missing := next((why for content, why in programs if content is None), ""):
+            return Comparison(new.case, "run", *versions, "unclear", missing)
+        sides = tuple(Side(v.label, program=content) for v, (content, _) in zip(versions, programs, strict=True))
+        data = Remark("random-data", "info", "both ran on random data of the shapes that they take")
+        notes = (data, *_remarks(old, here), *_remarks(new, here, candidate.label))
+        return PairedRun(new.case, sides, versions, options, notes)
+
+    return _pair_each(baseline.rows, candidate.rows, pair)
+
+
+def _pair_each(
+    baseline: Mapping[CaseId, Measurement],
+    candidate: Mapping[CaseId, Any],
+    pair: Callable[[Measurement, Any], PairedRun | Comparison],
+) -> Pairing:
+    """Pairs the cases that both have. A pair that can't be compared gives the reason."""
+    made = [pair(baseline[id], one) for id, one in candidate.items() if id in baseline]
+    rest = Comparisons(
+        tuple(each for each in made if isinstance(each, Comparison)),
+        new=tuple(id for id in candidate if id not in baseline),
+        missing=tuple(id for id in baseline if id not in candidate),
+    )
+    return [each for each in made if isinstance(each, PairedRun)], rest
+
+
+def _version(row: Measurement, label: str) -> Version:
+    env = row.environment
+    return Version(label, env.commit, env.is_dirty, None, row.program.sha256 if row.program else None)
+
+
+def _program(
+    store: DatabaseStore, row: Measurement, here: Environment, whose: str = "its baseline"
+) -> tuple[bytes | None, str]:
+    """(content, "") or (None, why there is nothing that could run)."""
+    was = row.environment
+    if was.backend != here.backend:
+        return None, f"{whose} was measured on {was.backend}, and this is {here.backend}"
+    content = program(store, row)
+    if content is not None:
+        return content, ""
+    if row.failure is not None:
+        return None, f"{whose} ended with {row.failure.kind.replace('_', ' ')} in {row.failure.stage}"
+    why = row.why_absent("program") or "it was stored by a benchax that kept none"
+    return None, f"{whose} has no program that could run again, because {why}"
+
+
+def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> Iterator[Remark]:
+    was = row.environment
+    if (was.jax, was.jaxlib) != (here.jax, here.jaxlib):
+        text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
+        yield Remark("other-jax", "info", text)
+    if was.device_kind != here.device_kind:
+        text = f"{whose} was measured on {was.device_kind}, and both ran on {here.device_kind}"
+        yield Remark("other-device", "info", text)
+
+
+# ---- suite -----------------------------------------------------------------------------------------------------------
+#
+# A suite of benchmarks, for comparing two versions of it. `compare_ref`, `compare_jax` and `compare_stored` share this
+# code, from their arguments to the store that keeps the comparisons.
+
+
+Store = str | os.PathLike[str] | bool | None
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OFF = "off"
+UNSTORED = "the comparisons were not stored"
+
+
+@dataclass(frozen=True)
+class BenchmarkSuite:
+    """The benchmarks to compare, their options, and the listener for progress."""
+
+    selection: Selection
+    store: str
+    report: Listener
+
+    def tell(self, text: str, *, is_lasting: bool = False) -> None:
+        self.report(ProgressEvent(text, is_lasting=is_lasting))
+
+    def opened(self) -> DatabaseStore:
+        """Raises `UsageError` if nothing is stored."""
+        if self.store == OFF:
+            problem = "there are no rows: storing is switched off here"
+            raise UsageError(problem, "a folder", "name it with --store, or store=")
+        return open_store(self.store)
+
+    def stored(self, reference: str) -> StoredVersion:
+        store = self.opened()
+        rows = by_case(rows_of(store, reference))
+        chosen = {id: row for id, row in rows.items() if matches(id, self.selection.pattern)}
+        return StoredVersion(reference, chosen, store)
+
+    def pair_with_now(self, baseline: StoredVersion) -> Pairing:
+        """The baseline's programs with the functions of now."""
+        chosen = self.selection
+        cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
+        for each in broken:
+            self.tell(f"error: {each.message}\n{each.traceback}", is_lasting=True)
+        paired_runs, rest = pair_with_cases(baseline, cases, self.environment(), chosen.options)
+        return paired_runs, replace(rest, broken=tuple(broken))
+
+    def environment(self) -> Environment:
+        """The environment. The store is usually in the repository, and does not count as a change of the tree."""
+        is_elsewhere = self.store == OFF or "://" in self.store
+        return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
+
+    def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
+        paired_runs, rest = pairing
+        found = session.compare_runs(paired_runs, effort, self.report)
+        return replace(rest, comparisons=(*(c for each in found for c in each), *rest.comparisons))
+
+    def keep(self, found: Comparisons) -> Comparisons:
+        """Keeps the comparisons for `benchax history`. If that fails, they are still returned: they took minutes to
+        measure.
+        """
+        if self.store == OFF or not found:
+            return found
+        try:
+            comparisons.append(open_store(self.store), found)
+        except StoreError as error:
+            warnings.warn(f"{UNSTORED}: {error}", stacklevel=4)  # 4: whoever called `compare_ref`, past its guard
+            return replace(found, unstored=str(error))
         return found
-    return confirm(found, second.between(one, other, CONFIRMING_ALPHA))
+
+
+@contextmanager
+def open_suite(
+    paths: Paths,
+    pattern: str,
+    params: Sequence[str],
+    options: Mapping[str, Any],
+    store: Store,
+    progress: Progress,
+) -> Generator[BenchmarkSuite]:
+    """A suite, for as long as its progress is shown. Invalid requests are refused here, before any build."""
+    words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not words:
+        raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")
+    given = check({**options, "store": store}, "the call")
+    known = {name: value for name, value in given.items() if value is not None}
+    where = resolve(command_line=known).store or OFF
+    texts = (params,) if isinstance(params, str) else tuple(params)
+    selection = Selection(tuple(os.fspath(word) for word in words), pattern, texts, known)
+    with show_progress(progress) as report:
+        yield BenchmarkSuite(selection, where, report)
+
+
+ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
+
+
+@guard_keywords()
+def compare_ref(
+    ref: str,
+    paths: Paths = ".",
+    *,
+    benchmarks: str = "now",
+    process_pairs: bool = False,
+    filter: str = "",
+    params: Sequence[str] = (),
+    resolution: float | str = SAME_WITHIN,
+    metrics: Sequence[str] = ("run",),
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    store: Store = None,
+    progress: Progress = None,
+) -> Comparisons:
+    """Compares the current benchmarks with those at another commit of this repository.
+
+    benchax builds the other commit in a git worktree, which it removes afterwards. The programs of that commit then run
+    alternately with the current functions, as in `compare`. The repository is the one that holds the working folder.
+    "Now" is the state of this process: benchmark files are read again, but modules that were imported before an edit
+    are not.
+
+    Args:
+        ref: a commit, branch or tag: the baseline.
+        paths: folders and files with benchmarks, or a function and its inputs: ["jax.numpy:sort", "f32[1000]"].
+        benchmarks: whose benchmark files run at `ref`: the files of "now" or of "ref". Files of now that do not run at
+            `ref` are replaced by those of `ref`; `notes` names them.
+        process_pairs: runs whole processes alternately on one core, so that time in Python is compared as well.
+        filter: cases whose name contains this, or matches it if it has * or ?.
+        params: values instead of a parameter's own: ["n=128,256"].
+        resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
+        metrics: go on until these are clear, and confirm their changes: "run", "compile". Pairs of processes always
+            judge both.
+        max_time_s: begin no further process after this long (2.5, "500ms"); half of it is for confirming changes.
+        timeout_s: of each stage in the worker processes.
+        seed: of the data made from specs.
+        store: folder of the database in which the comparisons are kept, or "off".
+        progress: a function of `ProgressEvent`s, True, False, or None: at a terminal, after two seconds.
+
+    Returns:
+        Comparisons: also for cases that cannot be compared, with the reason. `new` and `missing` are cases of one
+        version only. `broken` are files that cannot be imported now.
+
+    Raises:
+        UsageError: no git repository, no such commit, benchmarks that cannot be built there, nothing to compare, or
+            an option that is not permitted.
+
+    Example:
+        >>> r = benchax.compare_ref("HEAD", "benchmarks", store="off")
+        >>> [(c.case.name, c.verdict) for c in r.of("run")]
+        [('double', 'same')]
+    """
+    if benchmarks not in ("now", "ref"):
+        raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
+    effort = _make_effort(resolution, max_time_s, metrics)
+    if process_pairs and resolution_of(resolution) != SAME_WITHIN:
+        raise UsageError(
+            f"resolution={resolution!r} is given with process_pairs=True",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
+        )
+    with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
+        if process_pairs:
+            with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
+                found = compare_launches(sides, suite.selection, effort.max_time_s, suite.report)
+            return suite.keep(Comparisons(tuple(found)))
+        return suite.keep(_compare_builds(suite, ref, benchmarks, effort))
+
+
+def _compare_builds(suite: BenchmarkSuite, ref: str, benchmarks: str, effort: Effort) -> Comparisons:
+    """Compares the programs of a worktree with the functions of now."""
+    suite.tell(f"building {ref} in a worktree")
+    with build_checkout(ref, suite.selection, benchmarks == "ref") as other:
+        label = label_commit(ref, other.commit)
+        note = other.note or f"{label}: with the benchmark files {other.benchmarks}"
+        suite.tell(f"note: {note}" if other.note else note, is_lasting=True)
+        pairing = suite.pair_with_now(StoredVersion(label, other.rows, other.store))
+        return replace(suite.run(pairing, effort), notes=(note,))
+
+
+@guard_keywords()
+def compare_jax(
+    versions: Sequence[str] | str,
+    paths: Paths = ".",
+    *,
+    filter: str = "",
+    params: Sequence[str] = (),
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    store: Store = None,
+    progress: Progress = None,
+) -> Comparisons:
+    """Compares benchmarks under several versions of JAX with the first one. Each version has its own environment.
+
+    Whole processes run alternately on one core. Such pairs differ by 1 to 10 % on unchanged code, so there is no
+    `resolution`: "same" means within 5 %.
+
+    Args:
+        versions: of JAX, in a list or as "0.9.2,0.10.2"; the first is the baseline. A version that is named twice is
+            compared with itself. Environments are made once, and kept in the user's cache folder.
+        paths, filter, params, timeout_s, seed, store, progress: as for `compare_ref`.
+        max_time_s: for each version: begin no further pair of processes after this long.
+
+    Raises:
+        UsageError: fewer than two versions, a version that does not exist, nothing to compare, or an option that is not
+            permitted.
+        NotAvailable: a version cannot be installed.
+
+    Example:
+        >>> r = benchax.compare_jax("0.9.2,0.10.2", "benchmarks")  # doctest: +SKIP
+        >>> [(c.case.name, c.verdict) for c in r.of("run")]  # doctest: +SKIP
+        [('double', 'same')]
+    """
+    listed = [version.strip() for version in versions.split(",")] if isinstance(versions, str) else list(versions)
+    limit_s = read_duration("max_time_s", max_time_s)
+    if len(listed) < 2 or not all(listed):
+        raise UsageError(f"versions={listed!r} is not enough", ENOUGH)
+    for version in listed:
+        check_version(version)
+    with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
+        labels = _label_each(listed)
+        first, *others = [launch_jax(each, label, suite.tell) for each, label in zip(listed, labels, strict=True)]
+        found = [
+            c for other in others for c in compare_launches((first, other), suite.selection, limit_s, suite.report)
+        ]
+        return suite.keep(Comparisons(tuple(found)))
+
+
+def _label_each(versions: Sequence[str]) -> list[str]:
+    return [f"jax {v}{' again' * (v in versions[:i])}" for i, v in enumerate(versions)]
+
+
+@guard_keywords()
+def compare_stored(
+    baseline: str = "last",
+    candidate: str | None = None,
+    paths: Paths = ".",
+    *,
+    filter: str = "",
+    params: Sequence[str] = (),
+    resolution: float | str = SAME_WITHIN,
+    metrics: Sequence[str] = ("run",),
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    store: Store = None,
+    progress: Progress = None,
+) -> Comparisons:
+    """Compares stored programs with the current benchmarks, or with the programs of another stored version.
+
+    No stored time is compared: the programs run again. Two stored versions run on random data of their shapes.
+
+    Args:
+        baseline: a name given by `benchax baseline`, "last" (the newest run), a run, a commit, or the first digits of
+            one.
+        candidate: such a name, too; default: the current benchmarks, which are in `paths`.
+        paths, params: as for `compare_ref`; not with a stored candidate.
+        store: folder of the database that has the rows, and in which the comparisons are kept.
+        filter, resolution, metrics, max_time_s, timeout_s, seed, progress: as for `compare_ref`.
+
+    Returns:
+        Comparisons: as for `compare_ref`.
+
+    Raises:
+        UsageError: a name that means nothing in this store, nothing to compare, or an option that is not permitted.
+        StoreError: there is no database, or it cannot be read.
+
+    Example:
+        >>> r = benchax.compare_stored("last", paths="benchmarks")
+        >>> [(c.case.name, c.verdict) for c in r.of("run")]
+        [('double', 'same')]
+    """
+    effort = _make_effort(resolution, max_time_s, metrics)
+    with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
+        old = suite.stored(baseline)
+        if candidate is None:
+            return suite.keep(suite.run(suite.pair_with_now(old), effort))
+        # Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in.
+        chosen = suite.selection
+        for name, value, default in (("paths", chosen.what, (".",)), ("params", chosen.params, ())):
+            if value != default:
+                problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
+                raise UsageError(problem, "one of them", "choose among stored cases with --filter, or filter=")
+        options = resolve(command_line=chosen.options)
+        pairing = pair_with_rows(old, suite.stored(candidate), suite.environment(), options)
+        return suite.keep(suite.run(pairing, effort))
+
+
+def _make_effort(resolution: float | str, max_time_s: float | str | None, metrics: Sequence[str]) -> Effort:
+    wanted = {metrics} if isinstance(metrics, str) else set(metrics)
+    if unknown := sorted(wanted - TIMES):
+        counted = "bytes and operations are counted, which needs no option"
+        raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
+    limit_s = read_duration("max_time_s", max_time_s)
+    return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)

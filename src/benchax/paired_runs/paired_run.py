@@ -13,7 +13,7 @@ import numpy as np
 
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.comparing.judging import ComparisonEvidence, judge, judge_times
-from benchax.comparing.ranking import in_order, places, without_place
+from benchax.comparing.ranking import in_order, is_slower, share_places, without_place
 from benchax.environment import capture
 from benchax.measuring import paired
 from benchax.measuring.paired import PairedAnswer, SideFacts
@@ -206,15 +206,28 @@ class PairedSamples:
         skips_equal: bool = True,
     ) -> None:
         """One process more. A side that fails is left out from then on, and the others run without it."""
+        paired_run = self.paired_run
         while len(sides := self.running) > 1 and 0 in sides:
-            chosen = tuple(self.paired_run.sides[i] for i in sides)
+            chosen = tuple(paired_run.sides[i] for i in sides)
             # Not by the seed of the data: each process is to have another order.
             order = random.randrange(2**31)
-            seed = self.paired_run.options.seed
             # Who fails takes along what the others have told in that attempt: they compile once more.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
-            request = PairedRequest(chosen, blocks, seed, order, patience, skips_equal, not self.groups, programs)
-            if self._has_run(pool, process, sides, request, say):
+            answer = pool.call(
+                take_blocks,
+                PairedRequest(
+                    chosen, blocks, paired_run.options.seed, order, patience, skips_equal, not self.groups, programs
+                ),
+                limits_of(paired_run.options),
+                name=f"the comparison of {paired_run.case.label!r}",
+                on_message=lambda message: say(message["stage"]),
+            )
+            if isinstance(answer, Failure):
+                self.failures[self.side_in(answer.stage)] = answer
+            elif answer.failure is not None:
+                self.failures[sides[answer.failed_side]] = answer.failure
+            else:
+                self.add(process, sides, answer)
                 return
 
     def start_again(self) -> PairedSamples:
@@ -225,26 +238,6 @@ class PairedSamples:
     def running(self) -> list[int]:
         """The sides that have not failed."""
         return [i for i in range(len(self.paired_run.versions)) if i not in self.failures]
-
-    def _has_run(
-        self, pool: Pool, process: int, sides: Sequence[int], request: PairedRequest, say: Callable[[str], None]
-    ) -> bool:
-        paired_run = self.paired_run
-        answer = pool.call(
-            take_blocks,
-            request,
-            limits_of(paired_run.options),
-            name=f"the comparison of {paired_run.case.label!r}",
-            on_message=lambda message: say(message["stage"]),
-        )
-        if isinstance(answer, Failure):
-            self.failures[self.side_in(answer.stage)] = answer
-            return False
-        if answer.failure is not None:
-            self.failures[sides[answer.failed_side]] = answer.failure
-            return False
-        self.add(process, sides, answer)
-        return True
 
     def side_in(self, stage: str) -> int:
         """Whose fault it was, by the stage; where it does not say, it spoils all comparisons, as the baseline's."""
@@ -260,18 +253,18 @@ class PairedSamples:
     def blocks(self, baseline: int, candidate: int) -> list[Block]:
         return [block for group in self.groups for block in group.blocks(baseline, candidate)]
 
-    def _facts_of_both(self, baseline: int, candidate: int) -> list[tuple[int, SideFacts, SideFacts]]:
+    def _facts_of_both(self, candidate: int) -> list[tuple[int, SideFacts, SideFacts]]:
         """(process, of the baseline, of the candidate) for each group in which both ran."""
-        pairs = ((group.process, group.facts(baseline), group.facts(candidate)) for group in self.groups)
+        pairs = ((group.process, group.facts(0), group.facts(candidate)) for group in self.groups)
         return [(process, one, other) for process, one, other in pairs if one and other]
 
-    def evidence(self, candidate: int, baseline: int = 0) -> ComparisonEvidence:
-        known = self._facts_of_both(baseline, candidate)
+    def evidence(self, candidate: int) -> ComparisonEvidence:
+        known = self._facts_of_both(candidate)
         return ComparisonEvidence(
-            self.blocks(baseline, candidate),
+            self.blocks(0, candidate),
             [block for process, one, other in known for block in _pair_builds(process, one, other)],
             _pair_counts(*known[0][1:]) if known else {},
-            self.failures.get(baseline) or self.failures.get(candidate),
+            self.failures.get(0) or self.failures.get(candidate),
             bool(self.groups) and self.groups[-1].answer.is_same_program,
         )
 
@@ -282,7 +275,7 @@ class PairedSamples:
 
     def _with_alone(self, comparison: Comparison, candidate: int) -> Comparison:
         """With a remark where the versions differ otherwise when each is called in a row."""
-        facts = self._facts_of_both(0, candidate)
+        facts = self._facts_of_both(candidate)
         known = [(one.alone_s, other.alone_s) for _, one, other in facts if one.alone_s and other.alone_s]
         remark = alone(comparison, known) if comparison.metric == "run" else None
         return replace(comparison, remarks=(*comparison.remarks, remark)) if remark else comparison
@@ -292,16 +285,16 @@ class PairedSamples:
         They use the same rounds: all versions ran in each."""
         if not self.paired_run.ranks or not self.groups or self.failures.get(0):
             return []
-        asked: list[Comparison] = []
-
-        def between(one: str, other: str) -> Comparison:
-            asked.append(self.between(one, other, alpha))
-            return asked[-1]
-
         runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not without_place(c)]
         baseline = self.paired_run.versions[0].label
         times = {baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}
-        places(in_order(times, lambda one, other: self.between(one, other, alpha)), between)
+        asked: list[Comparison] = []
+
+        def is_apart(one: str, other: str) -> bool:
+            asked.append(self.between(one, other, alpha))
+            return is_slower(asked[-1])
+
+        share_places(in_order(times, lambda one, other: self.between(one, other, alpha)), is_apart)
         return [c for c in asked if baseline not in (c.baseline.label, c.candidate.label)]
 
     def between(self, one: str, other: str, alpha: float = ALPHA) -> Comparison:

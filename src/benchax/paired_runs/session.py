@@ -7,24 +7,18 @@ measured again (`comparing/sequential.py`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
-from itertools import count, cycle
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-from benchax.case import make_case
-from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
 from benchax.comparing.sequential import Effort, SequentialTest, Stage
 from benchax.environment import capture
-from benchax.machine import noise
-from benchax.machine.planted import KERNELS, Kernel
-from benchax.measuring.sides import Side
-from benchax.model import Comparison, Version
-from benchax.options import DEFAULTS
+from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.reporting.comparisons import interval, verdict_with_reason
@@ -191,63 +185,3 @@ def _take_group(stage: Stage[PairedSamples], workers: Any, say: Callable[[str], 
     skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
     stage.samples.take(workers, stage.groups, effort.blocks, say, patience, skips_equal)
     stage.groups += 1
-
-
-# ---- protocol --------------------------------------------------------------------------------------------------------
-#
-# How often is benchax wrong on this machine? Runs comparisons whose right answer is known: `benchax doctor --aa`.
-#
-#     a round:  a kernel as it is, against  an unchanged copy · another one · 5 % more iterations · 10 % more
-#
-# The kernels take turns. A round is judged as `benchax compare` judges a suite: fresh processes, interim analyses,
-# confirmation. The only difference is that identical programs are timed, too. A round counts only if it is finished,
-# because an early end would change the verdicts.
-
-
-PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
-"""Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""
-MAX_TIME_S = 180.0
-Judge = Callable[[Sequence[PairedRun], Effort, Listener], list[list[Comparison]]]
-
-
-def measure_rounds(
-    max_time_s: float = MAX_TIME_S,
-    report: Listener = quiet,
-    *,
-    kernels: Sequence[Kernel] = KERNELS,
-    judge: Judge = compare_runs,
-    clock: Callable[[], float] = monotonic,
-) -> Iterator[ErrorRates]:
-    """Yields the error rates after each round. The first round is always made. Another one begins only if it will
-    probably end in time.
-
-    Raises:
-        KeyboardInterrupt: passes through; the results of earlier rounds have been yielded.
-    """
-    begun, machine = clock(), noise.start()
-    trials: list[Trial] = []
-    elapsed_s = longest_s = 0.0
-    for kernel in cycle(kernels):
-        if trials and elapsed_s + longest_s > max_time_s:
-            break
-        found = judge([_make_paired_run(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), report)
-        trials += [
-            Trial(kernel.name, planted, c)
-            for planted, comparisons in zip(PLANTED, found, strict=True)
-            for c in comparisons
-            if c.metric == "run"
-        ]
-        before_s, elapsed_s = elapsed_s, clock() - begun
-        longest_s = max(longest_s, elapsed_s - before_s)
-        yield ErrorRates(tuple(trials), elapsed_s, noise.finish(machine))
-
-
-def _make_paired_run(kernel: Kernel, planted: float) -> PairedRun:
-    versions = {"as it is": kernel.slower(UNCHANGED), planted_name(planted): kernel.slower(planted)}
-    cases = {label: make_case(fn, kernel.specs, name=kernel.name) for label, fn in versions.items()}
-    return PairedRun(
-        cases["as it is"].id,
-        tuple(Side(label, case) for label, case in cases.items()),
-        tuple(Version(label) for label in cases),
-        DEFAULTS,  # not those of the project in which the doctor happens to be asked
-    )

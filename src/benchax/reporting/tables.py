@@ -15,11 +15,11 @@ from benchax.results.roofline import Peaks
 from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
-from benchax.store.base import Row as StoredRow
+from benchax.store.schema import Row as StoredRow
 from benchax.units import plural, rate, seconds, seconds_around, seconds_range, size
 
 if TYPE_CHECKING:
-    from benchax.store.base import StoredRun
+    from benchax.store.baselines import StoredRun
 
 CASE = TableColumn("case", "names", 16, is_cut=True)
 COMMIT = TableColumn("commit", "words", 9, breaks_words=True)

@@ -1,4 +1,4 @@
-"""Where rows live. `database.open_store` writes and reads, `load.load` reads, `base` says what they promise.
+"""Where rows live. `database.open_store` writes and reads, `load.load` reads.
 
 Part of the reading half: nothing here imports JAX, and this file imports nothing at all.
 """

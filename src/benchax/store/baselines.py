@@ -13,7 +13,6 @@ from typing import Any
 
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Measurement
-from benchax.store.base import StoredRun
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import flag, limited, program_of
 
@@ -41,9 +40,13 @@ def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
         UsageError: a name that means something else already ("last"), or is empty.
     """
     # A word with a colon is a function to `benchax compare`.
-    if not name.strip() or is_relative(name) or ":" in name:
+    if not name.strip() or _LAST.fullmatch(name) or ":" in name:
         expected = f"a name without a colon, other than {LAST!r}, such as v1.2"
         raise UsageError(f"a baseline cannot be called {name!r}", expected)
+    return _write(store, name, run_id)
+
+
+def _write(store: DatabaseStore, name: str, run_id: str) -> Baseline:
     found = Baseline(name, run_id, datetime.now(UTC).isoformat(timespec="microseconds"))
     store.write(lambda c: c.insert("baselines", [vars(found)]))
     return found
@@ -66,8 +69,7 @@ def remove(store: DatabaseStore, name: str) -> None:
         raise UsageError(
             f"there is no baseline {name!r}", one_of(names, name) if names else "a name; the store has no baseline"
         )
-    now = datetime.now(UTC).isoformat(timespec="microseconds")
-    store.write(lambda c: c.insert("baselines", [{"name": name, "run_id": REMOVED, "set_at": now}]))
+    _write(store, name, REMOVED)
 
 
 def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
@@ -144,6 +146,25 @@ def by_case(rows: Sequence[Measurement]) -> dict[CaseId, Measurement]:
 # ---- runs -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class StoredRun:
+    """The rows that a run stored."""
+
+    run_id: str
+    started_at: str
+    """The start of its first row; UTC, ISO 8601."""
+    rows: int
+    failed: int
+    cases: tuple[str, ...]
+    """Names, without parameters, in the order in which they came."""
+    commit: str | None
+    is_dirty: bool | None
+    host: str
+    backend: str | None
+    device_kind: str | None
+    jax: str | None
+
+
 def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]:
     """Runs, newest first; at most `limit`."""
     columns = 'c.name, m.started_at, m.status, m."commit", m.is_dirty, m.host, m.backend, m.device_kind, m.jax'
@@ -167,13 +188,7 @@ def nth_newest(store: DatabaseStore, reference: str) -> str | None:
     match = _LAST.fullmatch(reference)
     if match is None:
         return None
-    found = _newest_ids(store, 1, int(match[1] or 0))
-    return found[0] if found else None
-
-
-def is_relative(reference: str) -> bool:
-    """Is it "last", or "last~1"?"""
-    return _LAST.fullmatch(reference) is not None
+    return next(iter(_newest_ids(store, 1, int(match[1] or 0))), None)
 
 
 def _newest_ids(store: DatabaseStore, limit: int | None, offset: int) -> list[str]:

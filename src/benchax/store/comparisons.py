@@ -11,19 +11,15 @@ from typing import cast
 
 from benchax.codec import decode_comparison, decode_environment, decode_params, encode_comparison
 from benchax.model import CaseId, Comparison, Environment, Metric
-from benchax.store.base import Row
 from benchax.store.database import DatabaseStore
-from benchax.store.schema import Connection, case_columns, case_id_of, case_key, read_rows
+from benchax.store.schema import Connection, Row, case_key, comparison_columns, read_rows
 
 
 def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:
     """All or none; durable when this returns. Raises `StoreError`."""
 
     def work(connection: Connection) -> None:
-        for c in found:
-            values = {"metric": c.metric, "baseline": c.baseline.label, "document": encode_comparison(c)}
-            case_id = case_id_of(connection, case_columns(c.case))
-            connection.insert("comparisons", [{"case_id": case_id} | values])
+        connection.insert("comparisons", [comparison_columns(connection, c, encode_comparison(c)) for c in found])
 
     store.write(work)
 

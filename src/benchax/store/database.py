@@ -11,16 +11,18 @@ import re
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from benchax.errors import StoreError, UsageError, require
 from benchax.model import CaseId, EarlierRuns, Measurement, Program
-from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
+from benchax.printable import can_name_a_file
 from benchax.store.schema import (
     SCHEMA,
     Connection,
     DamagedRow,
+    Row,
     StorableRow,
     case_key,
     limited,
@@ -266,6 +268,47 @@ def _measurements(connection: Connection, chosen: Chosen) -> list[Measurement]:
     for id, elapsed_s, disturbed in arrays:
         readings.setdefault(id, []).append((elapsed_s, disturbed))
     return [read_record(id, document, readings.get(id, ())) for id, document in documents]
+
+
+# ---- places and names ------------------------------------------------------------------------------------------------
+
+
+def check_place(where: object) -> None:
+    """Raises UsageError where `where` can be neither a path nor a URL."""
+    text = str(cast("object", where)) if isinstance(where, str | os.PathLike) else ""
+    if not text or not can_name_a_file(text):
+        raise UsageError(
+            f"rows cannot be in {where!r}",
+            "a folder, a path that ends in .db, .sqlite, .jsonl or .json, or the URL of a database",
+        )
+
+
+FILE_NAME = "benchax.db"
+SUFFIXES = (".db", ".sqlite")
+
+
+def file_at(where: str | os.PathLike[str]) -> Path:
+    """The database at `where`, which is no URL: a folder, or the file itself."""
+    path = Path(where)
+    return path if path.suffix in SUFFIXES and not path.is_dir() else path / FILE_NAME
+
+
+def is_pattern(case: str) -> bool:
+    return "*" in case or "?" in case
+
+
+def name_matcher(case: str) -> Callable[[str], bool]:
+    """Does a name answer to `case`, a name or a pattern? [ ] stand for themselves: names of tests are full of them."""
+    if not is_pattern(case):
+        return case.__eq__
+    wildcards = {"*": ".*", "?": "."}
+    pattern = re.compile("".join(wildcards.get(c) or re.escape(c) for c in case), re.DOTALL)
+    return lambda name: pattern.fullmatch(name) is not None
+
+
+def commit_range(commit: str) -> tuple[str, str]:
+    """(low, high): the commits that begin with the digits `commit` are low <= c < high, which an index can answer."""
+    return commit, commit + "g"  # no hexadecimal digit reaches "g"
 
 
 # ---- a PostgreSQL server ---------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             wait_for(descriptor, where or str(path), str(path))
-            if _is_at(descriptor, path):
+            # Is this open file still the one that the path leads to?
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 yield descriptor
                 return
         finally:
@@ -80,14 +81,6 @@ def wait_for(descriptor: int, where: str, held: str = "") -> None:
             f"cannot write {where}: another process has been writing for {WAIT_S:.0f} s",
             hint=f"it may hang or be stopped; see who has {held or where} open (lsof, fuser)",
         )
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Is this open file still the one that the path leads to?"""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _is_taken(descriptor: int) -> bool:

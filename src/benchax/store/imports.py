@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from benchax.case import storable_param
 from benchax.environment import clean
@@ -38,11 +38,9 @@ def read_pytest_benchmark(path: Path) -> list[Measurement]:
         FormatError: it is not one of pytest-benchmark, or a benchmark in it is damaged.
     """
     try:
-        content = path.read_bytes()
+        return measurements(path.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error}", EXPECTED) from error
-    try:
-        return measurements(content)
     except FormatError as error:
         raise FormatError(f"{path}: {error.problem}", error.expected, error.hint) from error
 
@@ -50,54 +48,50 @@ def read_pytest_benchmark(path: Path) -> list[Measurement]:
 def measurements(content: bytes) -> list[Measurement]:
     """Raises `FormatError` as `read_pytest_benchmark` does."""
     try:
-        document = json.loads(content)
+        whole: Any = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON ({error})", EXPECTED) from error
-    if not isinstance(document, dict) or "machine_info" not in document:
+    if not _is(whole, dict) or "machine_info" not in whole:
         raise FormatError("not a file of pytest-benchmark: it has no machine_info", EXPECTED)
-    whole = cast("dict[str, Any]", document)
-    started_at = _utc(whole.get("datetime"))
+    version = clean(str(whole.get("version", "of unknown version")))
+    said = f"imported from pytest-benchmark {version}; how calls were waited for is not known"
     bare = Measurement(
         case=CaseId(""),
-        environment=_environment(_table(whole, "machine_info"), _table(whole, "commit_info")),
+        environment=_environment(*(_get(whole, name, dict, "an object") for name in ("machine_info", "commit_info"))),
         options=DEFAULTS,
         run_id=hashlib.sha256(content).hexdigest()[:32],
-        started_at=started_at,
+        started_at=_utc(whole.get("datetime")),
+        remarks=(Remark("imported", "info", said),),
     )
-    version = clean(str(whole.get("version", "of unknown version")))
-    found = [_measurement(bare, each, i, version) for i, each in enumerate(_list(whole, "benchmarks"))]
+    listed = _get(whole, "benchmarks", list, "an array")
+    found = [_measurement(bare, each, f"benchmarks[{i}]") for i, each in enumerate(listed)]
     if not found:
         raise FormatError("the file holds no benchmark", EXPECTED)
     return found
 
 
-def _measurement(bare: Measurement, benchmark: Any, index: int, version: str) -> Measurement:
-    where = f"benchmarks[{index}]"
-    if not isinstance(benchmark, dict):
-        raise FormatError(f"{where} is {benchmark!r:.80}", "an object")
-    given = cast("dict[str, Any]", benchmark)
-    stats = _table(given, "stats", where)
+def _measurement(bare: Measurement, given: Any, where: str) -> Measurement:
+    if not _is(given, dict):
+        raise FormatError(f"{where} is {given!r:.80}", "an object")
+    stats = _get(given, "stats", dict, "an object", where)
     iterations = stats.get("iterations", 1)
     # Not isinstance: `true` of JSON would be 1.
     if type(iterations) is not int or iterations < 1:
         raise FormatError(f"{where}.stats.iterations is {iterations!r:.80}", "a whole number from 1 up")
     elapsed_s = _readings(stats, iterations, where)
-    said = Remark(
-        "imported", "info", f"imported from pytest-benchmark {version}; how calls were waited for is not known"
-    )
-    row = replace(bare, case=_case(given, where), options=_options(given), remarks=(said,))
+    row = replace(bare, case=_case(given, where), options=_options(given))
     if not elapsed_s:
         quoted = Remark("imported-statistics", "info", _quote(stats))
-        return replace(row, remarks=(said, quoted), not_measured=(Absent(f"samples.{TIMER}", NO_READINGS),))
-    samples = Samples(TIMER, iterations, elapsed_s, answers="one call, as the test made it")
-    return replace(row, samples=(samples,))
+        absent = Absent(f"samples.{TIMER}", NO_READINGS)
+        return replace(row, remarks=(*bare.remarks, quoted), not_measured=(absent,))
+    return replace(row, samples=(Samples(TIMER, iterations, elapsed_s, answers="one call, as the test made it"),))
 
 
 def _readings(stats: Mapping[str, Any], iterations: int, where: str) -> tuple[float, ...]:
     """Readings of all calls of a round together; the file has them per call."""
     data: Any = stats.get("data") or []
     readings: list[float] = []
-    for value in cast("list[Any]", data) if isinstance(data, list) else [data]:
+    for value in data if _is(data, list) else [data]:
         per_call_s = _number(value)
         if per_call_s is None or per_call_s < 0 or not math.isfinite(per_call_s * iterations):
             raise FormatError(f"{where}.stats.data holds {value!r:.80}", "times in seconds")
@@ -126,27 +120,27 @@ def _case(given: Mapping[str, Any], where: str) -> CaseId:
     if not isinstance(name, str):
         raise FormatError(f"{where}.fullname is {name!r:.80}", "a text")
     params: Any = given.get("params") or {}
-    if not isinstance(params, dict):
+    if not _is(params, dict):
         raise FormatError(f"{where}.params is {params!r:.80}", "an object, or null")
     if params:
         name = name.removesuffix(f"[{given.get('param')}]")
-    listed = cast("dict[str, Any]", params).items()
     tag = str(group) if (group := given.get("group")) is not None else ""
-    return CaseId(clean(name), tuple((clean(key), storable_param(value)) for key, value in listed), tag=clean(tag))
+    stored = tuple((clean(key), storable_param(value)) for key, value in params.items())
+    return CaseId(clean(name), stored, tag=clean(tag))
 
 
 def _options(given: Mapping[str, Any]) -> Options:
     """The known options. Nothing was verified, and memory was not observed."""
-    said = given.get("options")
-    max_time_s = _number(cast("dict[str, Any]", said).get("max_time")) if isinstance(said, dict) else None
+    said: Any = given.get("options")
+    max_time_s = _number(said.get("max_time")) if _is(said, dict) else None
     bare = replace(DEFAULTS, timer=TIMER, verify="off", memory=False)
     return bare if max_time_s is None else replace(bare, max_time_s=max_time_s)
 
 
 def _environment(machine: Mapping[str, Any], commit: Mapping[str, Any]) -> Environment:
     system = " ".join(text for name in ("system", "release") if (text := _text(machine, name)))
-    cpu = machine.get("cpu")
-    facts = cast("dict[str, Any]", cpu) if isinstance(cpu, dict) else {}
+    cpu: Any = machine.get("cpu")
+    facts = cpu if _is(cpu, dict) else {}
     cores, dirty, id, branch = facts.get("count"), commit.get("dirty"), _text(commit, "id"), _text(commit, "branch")
     is_known = id not in (None, "unknown")
     python = [_text(machine, "python_version"), _text(machine, "python_implementation")]
@@ -172,18 +166,17 @@ def _utc(when: Any) -> str:
     return aware.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def _table(whole: Mapping[str, Any], name: str, where: str = "the file") -> dict[str, Any]:
-    value = whole.get(name)
-    if not isinstance(value, dict):
-        raise FormatError(f"{name} of {where} is {value!r:.80}", "an object")
-    return cast("dict[str, Any]", value)
+def _is(value: Any, kind: type) -> bool:
+    """As `isinstance`; a type checker goes on to know nothing of what is inside."""
+    return isinstance(value, kind)
 
 
-def _list(whole: Mapping[str, Any], name: str) -> list[Any]:
+def _get(whole: Any, name: str, kind: type, expected: str, where: str = "the file") -> Any:
+    """Raises `FormatError` if the value is of another kind."""
     value = whole.get(name)
-    if not isinstance(value, list):
-        raise FormatError(f"{name} of the file is {value!r:.80}", "an array")
-    return cast("list[Any]", value)
+    if not isinstance(value, kind):
+        raise FormatError(f"{name} of {where} is {value!r:.80}", expected)
+    return value
 
 
 def _text(table: Mapping[str, Any], name: str) -> str | None:

@@ -13,8 +13,8 @@ from benchax.codec import decode
 from benchax.errors import FormatError, StoreError, require
 from benchax.model import Measurement, Opaque
 from benchax.renderers import SavedAsPage
-from benchax.store.base import Row, check_place, commit_range, name_matcher, row_of
-from benchax.store.database import open_store
+from benchax.store.database import check_place, commit_range, name_matcher, open_store
+from benchax.store.schema import Row, row_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +91,7 @@ class Rows(SavedAsPage, Sequence[Measurement]):
         return f"<Rows: {len(self)} measurements, {cases} cases, {first} to {last}>"
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
-        """One record per measurement, with the scalars of `store.base.Row`; times per call, of the headline timer.
+        """One record per measurement, with the scalars of `store.schema.Row`; times per call, of the headline timer.
 
         Numbers are float64, counts and bytes too (exact up to 2**53), so that a number that was not measured can be
         NaN: here and in `to_pandas` only. Everything else is an object and loses nothing: texts of any length,
@@ -118,9 +118,13 @@ class Rows(SavedAsPage, Sequence[Measurement]):
 
     def _parameters(self) -> dict[str, list[Any]]:
         """By column; not under their bare names, since "n" is the number of samples."""
-        params = [dict(m.case.params) for m in self.measurements]
+        params = [
+            # Values that JSON cannot express are their text.
+            {name: value.text if isinstance(value, Opaque) else value for name, value in m.case.params}
+            for m in self.measurements
+        ]
         names = dict.fromkeys(name for each in params for name in each)
-        return {f"params.{name}": [_plain(each.get(name)) for each in params] for name in names}
+        return {f"params.{name}": [each.get(name) for each in params] for name in names}
 
     def _rates(self) -> dict[str, list[float]]:
         rates = [{rate.what: rate.per_s for rate in m.rates()} for m in self.measurements]
@@ -135,11 +139,6 @@ COLUMNS = (
     "tag",
     *(f.name for f in dataclasses.fields(Row) if f.name not in ("id", "case")),
 )
-
-
-def _plain(value: Any) -> Any:
-    """Replaces values that JSON cannot express with their text."""
-    return value.text if isinstance(value, Opaque) else value
 
 
 def _record(m: Measurement) -> dict[str, Any]:
@@ -159,14 +158,11 @@ def _documents(path: Path) -> Iterator[Measurement]:
     # Not splitlines: it breaks at more characters than \n, which another writer of JSON may leave inside a text.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield _decode_line(line, path, number)
-
-
-def _decode_line(line: str, path: Path, number: int) -> Measurement:
-    try:
-        return decode(line)
-    except FormatError as error:
-        raise FormatError(f"line {number} of {path}: {error.problem}", error.expected, error.hint) from error
+            try:
+                yield decode(line)
+            except FormatError as error:
+                problem = f"line {number} of {path}: {error.problem}"
+                raise FormatError(problem, error.expected, error.hint) from error
 
 
 def _answers(m: Measurement, case: str | None, commit: str | None) -> bool:

@@ -14,13 +14,13 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax import codec
 from benchax.errors import UPGRADE, FormatError, StoreError
 from benchax.json_values import Mismatch
-from benchax.model import CaseId, Measurement, Program, Samples
-from benchax.store.base import Row, row_of
+from benchax.model import CaseId, Comparison, Measurement, Program, Samples
 
 MIGRATIONS = (
     # The document is last, because SQLite reads a row from its start: what is long and seldom asked for must not be in
@@ -80,6 +80,69 @@ _WORDS: dict[Dialect, dict[str, str]] = {
     "sqlite": {"id": "INTEGER", "reference": "INTEGER", "bytes": "BLOB", "using_hash": ""},
     "postgresql": {"id": "BIGSERIAL", "reference": "BIGINT", "bytes": "BYTEA", "using_hash": "USING hash"},
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement without its readings. `None`: not measured, or not known."""
+
+    id: int
+    """Grows with every row appended to one store; 0 where the measurement is in none."""
+    case: CaseId
+    run_id: str
+    started_at: str
+    status: str
+    failure_kind: str | None
+    commit: str | None
+    is_dirty: bool | None
+    host: str
+    fingerprint: str
+    backend: str | None
+    device_kind: str | None
+    jax: str | None
+    timer: str | None
+    """The headline timer, which the five numbers below belong to."""
+    iterations: int | None
+    n: int | None
+    """Samples."""
+    median_s: float | None
+    """Per call, as are the two ends of its 95 % interval."""
+    low_s: float | None
+    high_s: float | None
+    compile_s: float | None
+    predicted_peak_bytes: int | None
+    observed_peak_bytes: int | None
+
+
+def row_of(m: Measurement, id: int = 0) -> Row:
+    """The scalars of `m`."""
+    headline, environment = m.headline, m.environment
+    summary = m.find_summary() if headline and headline.elapsed_s else None
+    return Row(
+        id=id,
+        case=m.case,
+        run_id=m.run_id,
+        started_at=m.started_at,
+        status=m.status,
+        failure_kind=m.failure.kind if m.failure else None,
+        commit=environment.commit,
+        is_dirty=environment.is_dirty,
+        host=environment.host,
+        fingerprint=environment.fingerprint,
+        backend=environment.backend,
+        device_kind=environment.device_kind,
+        jax=environment.jax,
+        timer=headline.timer if headline else None,
+        iterations=headline.iterations if headline else None,
+        n=len(headline.elapsed_s) if headline else None,
+        median_s=summary.median_s if summary else None,
+        low_s=summary.low_s if summary else None,
+        high_s=summary.high_s if summary else None,
+        compile_s=m.stages.compile_s,
+        predicted_peak_bytes=m.memory.predicted_peak_bytes,
+        observed_peak_bytes=m.memory.observed_peak_bytes,
+    )
+
 
 SCALARS = tuple(f.name for f in dataclasses.fields(Row))[2:]
 """The columns of a measurement: the fields of `Row` from run_id on."""
@@ -188,6 +251,11 @@ def case_columns(case: CaseId) -> dict[str, str]:
     }
 
 
+def comparison_columns(connection: Connection, c: Comparison, document: str) -> dict[str, Any]:
+    case_id = case_id_of(connection, case_columns(c.case))
+    return {"case_id": case_id, "metric": c.metric, "baseline": c.baseline.label, "document": document}
+
+
 # ---- versions ---------------------------------------------------------------------------------------------------
 
 
@@ -277,14 +345,11 @@ def _columns(m: Measurement, checksums: Sequence[int]) -> dict[str, Any]:
     """The scalars of a row, and its document without the readings, which are stored as arrays."""
     row = row_of(m)
     bare = tuple(dataclasses.replace(s, elapsed_s=(), disturbed=None) for s in m.samples)
-    scalars = {name: _storable(getattr(row, name)) for name in SCALARS}
+    scalars = {name: getattr(row, name) for name in SCALARS}
+    # A compiler that says 2**64 - 1 bytes must not cost the row; the document keeps what it said.
+    scalars = {name: min(value, _GREATEST) if type(value) is int else value for name, value in scalars.items()}
     document = codec.encode(dataclasses.replace(m, samples=bare), {READINGS_CRC32: list(checksums)})
     return scalars | {"document": document}
-
-
-def _storable(value: Any) -> Any:
-    """A compiler that says 2**64 - 1 bytes must not cost the row; the document keeps what it said."""
-    return min(value, _GREATEST) if type(value) is int else value
 
 
 def _arrays(s: Samples) -> dict[str, bytes | None]:

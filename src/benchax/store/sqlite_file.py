@@ -18,8 +18,8 @@ import sqlite3
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,8 +32,7 @@ from benchax.store.schema import (
     Connection,
     DamagedRow,
     StorableRow,
-    case_columns,
-    case_id_of,
+    comparison_columns,
     decode_text,
     keep_program,
     migrate,
@@ -142,22 +141,10 @@ class SqliteFile:
                 with self._only_writer():  # closing writes
                     self._release()
 
-    def _hold(self) -> None:
-        # While another connection is open, the writer's closing does not copy the -wal into the file: 7.5 ms a row, not
-        # 22.
-        self._held = self._connect_to_read()
-        self._held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it opens the file no sooner
-
     def _release(self) -> None:
         if self._held is not None:
             self._held.close()
             self._held = None
-
-    def _close_damaged(self) -> None:
-        """To be called before there is a new file: closed later, it would remove that one's -wal."""
-        if self._damaged is not None:
-            self._damaged.close()
-            self._damaged = None
 
     def _replace(self, error: BaseException, even_if_nothing_is_saved: bool) -> bool:
         """Sets the damaged file aside, and puts one in its place that has what could be read of it. Needs the lock.
@@ -174,11 +161,15 @@ class SqliteFile:
             if not even_if_nothing_is_saved:
                 return False
         aside = _set_aside(self.path)
-        self._close_damaged()
+        # Before there is a new file: closed later, it would remove that one's -wal.
+        if self._damaged is not None:
+            self._damaged.close()
+            self._damaged = None
         if new.exists():
             new.rename(self.path)
         warnings.warn(
-            f"the database {self.where} was damaged ({error}) and is now {aside}; a new one was started: {saved}",
+            f"the database {self.where} was damaged ({error}) and is now {aside}; a new one was started: "
+            + (saved or "nothing of ours in it could be read"),
             stacklevel=6,
         )
         return True
@@ -190,18 +181,18 @@ class SqliteFile:
             result = work(Connection(connection, "sqlite"))
             connection.execute("COMMIT")
             if self._holders and self._held is None:
-                self._hold()
+                # While another connection is open, the writer's closing does not copy the -wal into the file: 7.5 ms a
+                # row, not 22.
+                self._held = self._connect_to_read()
+                self._held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it opens the file no sooner
             return result
 
     def _make_folder(self) -> None:
         folder = self.path.parent
-        if folder.is_dir():
-            return
-        if folder.exists():
-            raise StoreError(f"cannot write {self.where}: {folder} is a file", *_NOT_PERMITTED)
-        folder.mkdir(parents=True, exist_ok=True)
-        # Only in a folder of our own making: elsewhere it would hide files of the user from git.
-        hide_from_git(folder)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            # Only in a folder of our own making: elsewhere it would hide files of the user from git.
+            hide_from_git(folder)
 
     def _only_writer(self) -> contextlib.AbstractContextManager[int]:
         return only_writer(Path(f"{self.where}-lock"), self.where)
@@ -310,7 +301,6 @@ def _in_words(error: BaseException, verb: str, where: str) -> StoreError:
 # A row counts only if its document is whole and fits its readings; a program only if it has its digest.
 
 
-Array = tuple[bytes, bytes | None]
 LEAST_BYTES = 200
 """Each row takes more, with its parts. This bounds the search for rows behind damage."""
 _INDEXES = {
@@ -322,117 +312,80 @@ _INDEXES = {
 """Where the row ids of a table are a second time: if its last page is damaged, only an index knows the highest one."""
 
 
-@dataclass(frozen=True)
-class Salvaged:
-    """How much was saved."""
-
-    rows: int
-    least: int
-    """The database had at least this many rows."""
-    others: int = 0
-    """Baselines and comparisons."""
-
-    def __bool__(self) -> bool:
-        return bool(self.rows or self.others)
-
-    def __str__(self) -> str:
-        lost = self.least - self.rows
-        if not self.least:
-            return "nothing of ours in it could be read"
-        if not lost:
-            return f"all {plural(self.rows, 'row')} that were found could be read"
-        return f"{self.rows} of at least {plural(self.least, 'row')} could be read"
-
-
-def salvage(path: Path, connection: Connection) -> Salvaged:
-    """Writes what can be read of the file at `path` into a new database. Changes nothing at `path`.
+def salvage(path: Path, connection: Connection) -> str:
+    """Writes what can be read of the file at `path` into a new database, and returns in words how much that is; empty
+    if it is nothing. Changes nothing at `path`.
 
     Raises:
         OSError: the file cannot be read.
     """
     migrate(connection, str(path))
     path.open("rb").close()
+    most = 100 + path.stat().st_size // LEAST_BYTES
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as old:
-        old.execute("PRAGMA cell_size_check=ON")  # noticed when a damaged page is read, and not when its nonsense is
-        old.text_factory = _decode
-        return _Salvage(path, old, connection).run()
-
-
-class _Salvage:
-    def __init__(self, path: Path, old: sqlite3.Connection, connection: Connection) -> None:
-        self.old, self.connection = old, connection
-        self.most = 100 + path.stat().st_size // LEAST_BYTES
-        self.others = 0
-
-    def run(self) -> Salvaged:
-        for sha256, content in self._read("programs", "sha256", "content"):
+        old.execute(_CHECKED)
+        # Nonsense is decoded too: no row that was damaged this way fits its checksums.
+        old.text_factory = partial(str, encoding="utf-8", errors="replace")
+        for sha256, content in _read(old, most, "programs", "sha256", "content"):
             if isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == sha256:
-                keep_program(self.connection, Program(sha256, len(content), content))
-        for id, document in self._read("comparisons", "id", "document"):
-            self._take_comparison(id, document)
-        for id, name, run_id, set_at in self._read("baselines", "id", "name", "run_id", "set_at"):
+                keep_program(connection, Program(sha256, len(content), content))
+        others: list[tuple[str, dict[str, Any]]] = []
+        for id, document in _read(old, most, "comparisons", "id", "document"):
+            with contextlib.suppress(FormatError):  # damaged, or of a newer benchax: it stays in the old file
+                c = decode_comparison(document)
+                others.append(("comparisons", {"id": id} | comparison_columns(connection, c, document)))
+        for id, name, run_id, set_at in _read(old, most, "baselines", "id", "name", "run_id", "set_at"):
             if all(isinstance(value, str) for value in (name, run_id, set_at)):
-                self._add("baselines", id, {"name": decode_text(name), "run_id": decode_text(run_id), "set_at": set_at})
-        arrays = defaultdict[int, dict[int, Array]](dict)
-        for row, position, *array in self._read("samples", "measurement_id", "position", "elapsed_s", "disturbed"):
-            if isinstance(row, int) and row <= self.most and isinstance(position, int):
+                texts = {"name": decode_text(name), "run_id": decode_text(run_id), "set_at": set_at}
+                others.append(("baselines", {"id": id} | texts))
+        for table, values in others:
+            connection.insert(table, [values], UNLESS_THERE)
+        arrays = defaultdict[int, dict[int, tuple[bytes, bytes | None]]](dict)
+        columns = ("measurement_id", "position", "elapsed_s", "disturbed")
+        for row, position, *array in _read(old, most, "samples", *columns):
+            if isinstance(row, int) and row <= most and isinstance(position, int):
                 arrays[row][position] = (array[0], array[1])
-        documents = dict(self._read("measurements", "id", "document"))
-        rows = sum(self._restore(id, documents[id], arrays[id]) for id in sorted(documents))
+        documents = dict(_read(old, most, "measurements", "id", "document"))
         # Ids begin at 1, and no row is ever removed.
-        return Salvaged(rows, max([0, self._last("measurements") or 0, *documents, *arrays]), self.others)
+        least = max([0, _last(old, most, "measurements") or 0, *documents, *arrays])
+    rows = 0
+    for id in sorted(documents):
+        with contextlib.suppress(DamagedRow, NewerFormat):  # a part of it is missing
+            m = read_record(id, documents[id], [arrays[id][position] for position in sorted(arrays[id])])
+            StorableRow(m).insert(connection, id)
+            rows += 1
+    if not rows and not others:
+        return ""
+    if rows == least:
+        return f"all {plural(rows, 'row')} that were found could be read"
+    return f"{rows} of at least {plural(least, 'row')} could be read"
 
-    def _read(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Reads these columns of each row that can be read. Indexes are left aside: they can be damaged too."""
-        query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ?"
-        known = self._last(table)
-        waiting = [(1, self.most if known is None else known)]
-        while waiting:
-            first, last = waiting.pop()
-            try:
-                found = self.old.execute(query, (first, last)).fetchall()
-            except sqlite3.Error:
-                found = None
-            # No row is ever removed. Where one is missing, a damaged row id has ended the search.
-            is_whole = found is not None and (len(found) > last - first or (known is None and not found))
-            if found and (is_whole or first == last):
-                yield from found
-            elif not is_whole and first < last:
-                middle = (first + last) // 2
-                waiting += [(middle + 1, last), (first, middle)]
 
-    def _last(self, table: str) -> int | None:
-        """Finds the highest row id, 0 if there is no row; None if damage hides it, or makes it impossibly high."""
-        for way in ("NOT INDEXED", *_INDEXES.get(table, ())):
-            with contextlib.suppress(sqlite3.Error):
-                last = self.old.execute(f"SELECT max(rowid) FROM {table} {way}").fetchone()[0] or 0
-                if last <= self.most:
-                    return last
-        return None
-
-    def _take_comparison(self, id: int, document: Any) -> None:
+def _read(old: sqlite3.Connection, most: int, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """Reads these columns of each row that can be read. Indexes are left aside: they can be damaged too."""
+    query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ?"
+    known = _last(old, most, table)
+    waiting = [(1, most if known is None else known)]
+    while waiting:
+        first, last = waiting.pop()
         try:
-            c = decode_comparison(document)
-        except FormatError:  # damaged, or of a newer benchax: it stays in the old file
-            return
-        case_id = case_id_of(self.connection, case_columns(c.case))
-        values = {"case_id": case_id, "metric": c.metric, "baseline": c.baseline.label, "document": document}
-        self._add("comparisons", id, values)
-
-    def _add(self, table: str, id: int, values: dict[str, Any]) -> None:
-        self.connection.insert(table, [{"id": id} | values], UNLESS_THERE)
-        self.others += 1
-
-    def _restore(self, id: int, document: Any, arrays: dict[int, Array]) -> bool:
-        """Stores a row again; False if a part of it is missing."""
-        try:
-            m = read_record(id, document, [arrays[position] for position in sorted(arrays)])
-        except (DamagedRow, NewerFormat):
-            return False
-        StorableRow(m).insert(self.connection, id)
-        return True
+            found = old.execute(query, (first, last)).fetchall()
+        except sqlite3.Error:
+            found = None
+        # No row is ever removed. Where one is missing, a damaged row id has ended the search.
+        is_whole = found is not None and (len(found) > last - first or (known is None and not found))
+        if found and (is_whole or first == last):
+            yield from found
+        elif not is_whole and first < last:
+            middle = (first + last) // 2
+            waiting += [(middle + 1, last), (first, middle)]
 
 
-def _decode(text: bytes) -> str:
-    """Decodes nonsense too. No row that was damaged this way fits its checksums."""
-    return text.decode(errors="replace")
+def _last(old: sqlite3.Connection, most: int, table: str) -> int | None:
+    """Finds the highest row id, 0 if there is no row; None if damage hides it, or makes it impossibly high."""
+    for way in ("NOT INDEXED", *_INDEXES.get(table, ())):
+        with contextlib.suppress(sqlite3.Error):
+            last = old.execute(f"SELECT max(rowid) FROM {table} {way}").fetchone()[0] or 0
+            if last <= most:
+                return last
+    return None

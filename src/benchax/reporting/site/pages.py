@@ -48,8 +48,8 @@ from benchax.reporting.tables import (
 )
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST, P
 from benchax.stats.verdicts import Verdict
-from benchax.store.base import Row
 from benchax.store.comparisons import CaseActivity
+from benchax.store.schema import Row
 from benchax.units import number, percent, plural, seconds, seconds_range
 
 MOST_POINTS = 3000
