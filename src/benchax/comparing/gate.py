@@ -118,16 +118,13 @@ class Gate:
         self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
     ) -> int:
         """The most serious one: an error, then a regression or another result, then an unclear verdict."""
-        is_unclear = any(
-            c.verdict == "unclear" and not c.failure and c.metric in (self.limits_of(c.case) or ("run",))
-            for c in comparisons
-        )
+        unclear = [c for c in comparisons if c.verdict == "unclear" and not c.failure]
         happened: dict[Event, bool] = {
             "new": bool(new),
             "missing": bool(missing),
             "failed": any(c.failure for c in comparisons),
             "differs": any(c.differs for c in comparisons),
-            "unclear": is_unclear,
+            "unclear": any(c.metric in (self.limits_of(c.case) or ("run",)) for c in unclear),
         }
         codes = {_CODES[event] for event, is_so in happened.items() if is_so and self.events[event]}
         codes |= {SLOWER} if self.alarms(comparisons) else set()
@@ -196,31 +193,25 @@ def limit_of(text: object, metric: Metric) -> Limit:
         METRICS[metric]
     ]
     wrong = UsageError(f"invalid limit {text!r} for {metric}", example)
-    relative: float | None = None
-    absolute: float | None = None
-    for part in str(text).split("+"):
-        if match := _SHARE.fullmatch(part.strip()):
-            if relative is not None:
-                raise wrong
-            relative = float(match[1]) / 100
-        elif _NUMBER.fullmatch(part.strip()) and METRICS[metric] == "s" and float(part):
-            raise UsageError(
-                f"the limit {text!r} for {metric} has no unit", example, f"{part.strip()}% or {part.strip()}ms"
-            )
-        elif absolute is not None:
+    found: dict[str, float] = {}
+    for part in map(str.strip, str(text).split("+")):
+        share = _SHARE.fullmatch(part)
+        kind = "relative" if share else "absolute"
+        if kind in found:
             raise wrong
-        else:
-            absolute = _absolute(part, metric, wrong)
-    return Limit(relative, absolute)
+        if _NUMBER.fullmatch(part) and METRICS[metric] == "s" and float(part):
+            raise UsageError(f"the limit {text!r} for {metric} has no unit", example, f"{part}% or {part}ms")
+        found[kind] = float(share[1]) / 100 if share else _absolute(part, metric, wrong)
+    return Limit(**found)
 
 
 def _absolute(text: str, metric: Metric, wrong: UsageError) -> float:
     readers: dict[str, Any] = {"s": parse_seconds, "B": parse_size, "FLOP": float}
     try:
-        value = readers[METRICS[metric]](text.strip())
+        value = readers[METRICS[metric]](text)
     except (UsageError, ValueError):
         raise wrong from None
-    if not 0 <= value < math.inf or text.strip().startswith("-"):
+    if not 0 <= value < math.inf or text.startswith("-"):
         raise wrong
     return value
 

@@ -119,7 +119,12 @@ def confirm(first: Comparison, second: Comparison) -> Comparison:
     """Returns `first`, checked against new data: if they do not show the change too, it is not reported."""
     if second.verdict == first.verdict:
         return replace(first, confirmed=True)
-    why = f"{first.verdict} at first ({change(first)}), not confirmed ({change(second)})"
+    return withdraw(first, f", not confirmed ({change(second)})")
+
+
+def withdraw(first: Comparison, reason: str) -> Comparison:
+    """Returns `first` without its verdict, which nothing has confirmed."""
+    why = f"{first.verdict} at first ({change(first)}){reason}"
     return replace(first, verdict="unclear", why=why, confirmed=False, is_by_cpu_time=False)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
-from benchax.comparing.judging import change, confirm
+from benchax.comparing.judging import confirm, withdraw
 from benchax.model import Comparison, Metric
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
 
@@ -55,10 +55,6 @@ class Effort:
     """Programs that are one are not timed. False: to see how often unchanged code is called changed."""
     confirms: frozenset[Metric] | None = None
     """Changes of these are measured a second time, and times of no others have a name; None: of `metrics`."""
-
-    @property
-    def has_time(self) -> bool:
-        return self.max_time_s is None or self.max_time_s > 0
 
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
@@ -169,12 +165,12 @@ class SequentialTest(Generic[S]):
         is_over = time_gone >= 1
         if self.second is not None:
             self.has_ended = self.second.is_done(is_over)
-            is_short = self.second.groups < self.second.effort.looks[0]
-            self.is_out_of_time = is_over and not self.second.is_done(False) and is_short
         elif self.first.is_done(is_over) or (time_gone >= SHARE_OF_FIRST and self._look_at_half()):
             self.second = Stage(self.first.samples.start_again(), self._confirming) if self._has_change() else None
             self.has_ended = self.second is None or is_over
-            self.is_out_of_time = is_over and self.second is not None
+        second = self.second
+        if is_over and second is not None:
+            self.is_out_of_time = second.groups < second.effort.looks[0] and not second.is_done(False)
         return None if self.has_ended else self.second or self.first
 
     def _look_at_half(self) -> bool:
@@ -201,7 +197,8 @@ class SequentialTest(Generic[S]):
         if not self.first.groups:
             found = [replace(c, why=NO_TIME) if _is_timed(c) else c for c in found]
         elif self.is_out_of_time:
-            found = [_leave_open(c) if self._is_change(c) else c for c in found]
+            no_time = "; no time was left to measure it again (--max-time)"
+            found = [withdraw(c, no_time) if self._is_change(c) else c for c in found]
         elif self.second is not None:
             listed = self.second.samples.comparisons(self.second.effort.alpha)
             second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
@@ -220,12 +217,6 @@ class SequentialTest(Generic[S]):
             return comparison
         why = "seen once and not confirmed: give it a limit to have it measured"
         return replace(comparison, verdict="unclear", why=why)
-
-
-def _leave_open(first: Comparison) -> Comparison:
-    """A change for whose second measurement there was no time, or not enough."""
-    why = f"{first.verdict} at first ({change(first)}); no time was left to measure it again (--max-time)"
-    return replace(first, verdict="unclear", why=why, confirmed=False, is_by_cpu_time=False)
 
 
 def _confirm(first: Comparison, second: Mapping[tuple[str, Metric], Comparison]) -> Comparison:

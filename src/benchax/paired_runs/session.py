@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -57,18 +58,6 @@ def fresh_processes(jax_config: Mapping[str, Any] | None = None) -> Generator[St
         yield start
 
 
-@contextmanager
-def shared_programs() -> Generator[Path | None, None, None]:
-    """A folder of executables; None if there is no room for one. Then each process compiles its own."""
-    try:
-        folder = TemporaryDirectory(prefix="benchax-programs-")
-    except OSError:
-        yield None
-        return
-    with folder:
-        yield Path(folder.name)
-
-
 def compare_runs(
     paired_runs: Sequence[PairedRun], effort: Effort, report: Listener = quiet, start: Start | None = None
 ) -> list[list[Comparison]]:
@@ -93,7 +82,10 @@ def run_tests(
     """
     begun_s = clock()
     with ExitStack() as stack:
-        programs = None if "compile" in effort.metrics else stack.enter_context(shared_programs())
+        programs: Path | None = None
+        if "compile" not in effort.metrics:
+            with suppress(OSError):  # without room for a folder of executables, each process compiles its own
+                programs = Path(stack.enter_context(TemporaryDirectory(prefix="benchax-programs-")))
         here = cache(lambda: capture(with_jax=False))
         samples = [
             PairedSamples(run, resolution=effort.resolution, programs=programs and programs / str(i), here=here)
@@ -119,69 +111,48 @@ def take_groups(
         begun_s: from then on counts the limit of time.
     """
     rng, told = random.Random(0), set[int]()
+
+    def time_gone() -> float:
+        """The share of the time limit that is over; 0 without one."""
+        if effort.max_time_s is None:
+            return 0.0
+        return (clock() - begun_s) / effort.max_time_s if effort.max_time_s > 0 else 1.0
+
     for process in count():
         # One group is taken however short the limit is.
-        gone = time_gone(begun_s, effort, clock) if process or not effort.has_time else 0.0
+        gone = time_gone() if process else float(effort.max_time_s is not None and effort.max_time_s <= 0)
         due = [stage for test in tests if (stage := test.due(gone)) is not None]
         if not due:
             break
-        report_ended(report, tests, told)
-        left_s = most_left_s(tests, process, clock() - begun_s, effort)
+        for i, test in enumerate(tests):
+            if test.has_ended and i not in told:
+                told.add(i)
+                found = next(c for c in test.comparisons() if c.metric == "run")
+                words = (found.case.label, interval(found), verdict_with_reason(found))
+                report(ProgressEvent(found.case.label, ended="  ".join(filter(None, words))))
+        # How many processes are still needed is not known, so no share of the whole can be reported.
+        elapsed_s, most = clock() - begun_s, max(test.most_groups_left for test in tests)
+        lefts_s = [most * elapsed_s / process] if process else []
+        lefts_s += [] if effort.max_time_s is None else [max(0.0, effort.max_time_s - elapsed_s)]
+        item = f"process {process + 1}: {len(due)} of {len(tests)} undecided"
+        event = ProgressEvent(item, left_s=min(lefts_s, default=None), is_most=True)
         with start() as workers:
             for i, stage in enumerate(rng.sample(due, len(due))):
                 # Many cases in one process may take longer than is left; what has started takes one.
-                if i and time_gone(begun_s, effort, clock) >= 1:
+                if i and time_gone() >= 1:
                     break
-                case = stage.samples.paired_run.case.label
-                say = partial(report_process, report, process, len(due), len(tests), case, left_s=left_s)
-                _take_group(stage, workers, say)
+                _take_group(stage, workers, partial(_report_stage, report, event))
 
 
-def time_gone(begun_s: float, effort: Effort, clock: Callable[[], float] = monotonic) -> float:
-    """The share of the time limit that is over; 0 without one."""
-    if effort.max_time_s is None:
-        return 0.0
-    return (clock() - begun_s) / effort.max_time_s if effort.has_time else 1.0
+def _report_stage(report: Listener, event: ProgressEvent, case: str, doing: str) -> None:
+    report(replace(event, doing=f"{case} · {doing}"))
 
 
-def report_process(
-    report: Listener, process: int, undecided: int, total: int, case: str, doing: str, left_s: float | None = None
-) -> None:
-    """Reports the progress of a comparison. The number of processes is not known, so no share of the whole can be
-    reported.
-    """
-    item = f"process {process + 1}: {undecided} of {total} undecided"
-    report(ProgressEvent(item, f"{case} · {doing}", left_s=left_s, is_most=True))
-
-
-def report_ended(report: Listener, tests: Sequence[SequentialTest[PairedSamples]], told: set[int]) -> None:
-    """Reports the results of comparisons that ended since the last call, if others go on; `told` holds the reported
-    ones.
-    """
-    for i, test in enumerate(tests):
-        if test.has_ended and i not in told:
-            told.add(i)
-            found = next(c for c in test.comparisons() if c.metric == "run")
-            words = (found.case.label, interval(found), verdict_with_reason(found))
-            report(ProgressEvent(found.case.label, ended="  ".join(filter(None, words))))
-
-
-def most_left_s(
-    tests: Sequence[SequentialTest[PairedSamples]], processes: int, elapsed_s: float, effort: Effort
-) -> float | None:
-    """The time of the processes that can still follow, or the rest of the limit if that is less. None before the first
-    process."""
-    if not processes:
-        return effort.max_time_s
-    most = max((test.most_groups_left for test in tests), default=0)
-    left_s = most * elapsed_s / processes
-    return left_s if effort.max_time_s is None else max(0.0, min(left_s, effort.max_time_s - elapsed_s))
-
-
-def _take_group(stage: Stage[PairedSamples], workers: Any, say: Callable[[str], None]) -> None:
+def _take_group(stage: Stage[PairedSamples], workers: Any, say: Callable[[str, str], None]) -> None:
     """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
     effort = stage.effort
     patience = 1 if stage.groups < effort.looks[0] else PATIENCE
     skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
-    stage.samples.take(workers, stage.groups, effort.blocks, say, patience, skips_equal)
+    tell = partial(say, stage.samples.paired_run.case.label)
+    stage.samples.take(workers, stage.groups, effort.blocks, tell, patience, skips_equal)
     stage.groups += 1

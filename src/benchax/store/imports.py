@@ -140,7 +140,7 @@ def _options(given: Mapping[str, Any]) -> Options:
 def _environment(machine: Mapping[str, Any], commit: Mapping[str, Any]) -> Environment:
     system = " ".join(text for name in ("system", "release") if (text := _text(machine, name)))
     cpu: Any = machine.get("cpu")
-    facts = cpu if _is(cpu, dict) else {}
+    facts: dict[str, Any] = cpu if _is(cpu, dict) else {}
     cores, dirty, id, branch = facts.get("count"), commit.get("dirty"), _text(commit, "id"), _text(commit, "branch")
     is_known = id not in (None, "unknown")
     python = [_text(machine, "python_version"), _text(machine, "python_implementation")]
