@@ -25,7 +25,7 @@ from benchax.measuring.remarks import CODES, folded, remarks, renew
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
 from benchax.model import CallFloor, Cost, Memory, Noise, Remark, Samples, Stages, Transfer
-from benchax.program.cost import cost
+from benchax.program.compiled import cost
 from benchax.units import seconds
 
 MIB = 2**20

@@ -25,7 +25,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.stages import call_floor, count_programs, release_programs
 from benchax.model import CallFloor
-from benchax.program.cost import INLINE_FLOPS, inline_flops
+from benchax.program.compiled import INLINE_FLOPS, inline_flops
 from benchax.watching.compiles import watch_compiles
 
 

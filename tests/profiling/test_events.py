@@ -10,9 +10,8 @@ from xspace_by_hand import Event, block, number, op, plane, space, varint
 
 from benchax import protobuf as wire
 from benchax.errors import FormatError
-from benchax.profiling import events, spans
-from benchax.profiling.events import read
-from benchax.profiling.spans import group_rows, number_rows
+from benchax.profiling import events
+from benchax.profiling.events import group_rows, number_rows, read
 
 ONE = space(plane("/host:CPU", {"pool": [op("dot.1", 10, 5), op("sin.2", 20, 7, run_id=-3), Event("other", 30, 1)]}))
 
@@ -162,6 +161,6 @@ def test_groups_are_those_of_numpy_in_its_order(rows: list[tuple[int, int, int]]
 
 
 def test_a_few_values_are_counted_and_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans.np, "unique", None)
+    monkeypatch.setattr(events.np, "unique", None)
 
     assert number_rows(np.array([5, 3, 5]), np.array([-1, -1, 0])).tolist() == [1, 0, 2]

@@ -18,7 +18,7 @@ import benchax
 from benchax import kept_peaks
 from benchax.environment import fingerprint
 from benchax.profiling import session
-from benchax.profiling.spans import unite
+from benchax.profiling.events import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Op, Profile
 from benchax.results.roofline import Peaks

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from benchax.errors import FormatError, NotAvailable
 from benchax.model import Memory
-from benchax.program import arguments, hlo, memory
-from benchax.program.memory import (
+from benchax.program import arguments, hlo
+from benchax.program import compiled as compiled_programs
+from benchax.program.compiled import (
     Assignment,
     buffer_assignment,
     buffers,
@@ -186,7 +187,7 @@ def test_without_a_readable_plan_the_text_tells_less_and_says_so(
 
 
 def test_without_the_program_itself_the_buffers_keep_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_instruction_names", lambda program: {})
+    monkeypatch.setattr(compiled_programs, "_instruction_names", lambda program: {})
 
     found = planned("temporaries")
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.program.hlo import parse
-from benchax.program.normalized import digest, elides_constants, normalize
+from benchax.program.hlo import digest, elides_constants, normalize, parse
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "hlo").glob("*/*.txt"))
 LOOP = next(f for f in GOLDEN if f.parts[-2:] == ("jax-0.10.2", "loop.txt"))

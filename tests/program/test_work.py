@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from benchax.program import hlo, work
-from benchax.program.cost import cost
+from benchax.program.compiled import cost
 from benchax.program.work import OPAQUE, counts, least_operations, operations, work_by_line
 from benchax.results.inspection import Counts, HloOperation, HloOperations, LineWork
 

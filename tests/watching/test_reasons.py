@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import benchax
 from benchax.results.watch import Watch
-from benchax.watching import frames, functions, reasons, signatures
+from benchax.watching import frames, functions, signatures
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 can_tell = pytest.mark.skipif(not frames.can_tell_earlier_calls(), reason="this JAX does not tell of earlier calls")
@@ -332,7 +332,7 @@ def test_sharding_is_told_between_committed_arrays():
     leaf = signatures.ArrayLeaf((8,), "float32", False, False, True, "P('x',) over {'x': 2}")
     other = signatures.ArrayLeaf((8,), "float32", False, False, True, "P(None,) over {'x': 2}")
 
-    (told,) = reasons._leaf("x", leaf, other)
+    (told,) = signatures._of_leaf("x", leaf, other)
 
     assert (told.kind, told.text) == ("sharding", "x: sharding P(None,) over {'x': 2} → P('x',) over {'x': 2}")
 
@@ -352,8 +352,8 @@ def test_any_event_name_is_read(event: str):
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_two_texts_are_shown_where_they_differ(then: str, now: str):
-    assert " → " in reasons._apart(then, now)
-    assert len(reasons._apart(then, now)) <= 2 * 52 + 3
+    assert " → " in signatures._apart(then, now)
+    assert len(signatures._apart(then, now)) <= 2 * 52 + 3
 
 
 @given(st.text(max_size=10_000))

@@ -55,10 +55,9 @@ from benchax.options import with_options
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.process_pairs import compare_launches
-from benchax.program import normalized
-from benchax.program.cost import cost
+from benchax.program.compiled import cost, memory_plan
+from benchax.program.hlo import digest, elides_constants
 from benchax.program.jaxpr import every_equation
-from benchax.program.memory import memory_plan
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.results.experiment import Errors
 from benchax.watching.watch import watch
@@ -509,7 +508,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
     absent: list[Absent] = []
     counted = cost(built.compiled, hlo) if built.compiled else None
     # XLA's text shows large constants as {...}: by it alone, programs that differ in their values would be one.
-    stablehlo = built.lowered.as_text() if built.lowered and normalized.elides_constants(hlo) else ""
+    stablehlo = built.lowered.as_text() if built.lowered and elides_constants(hlo) else ""
     return Observation(
         signature=subject.inputs.signature,
         build_s=sum(built.seconds.values()) if "compile" in built.seconds else None,
@@ -530,7 +529,7 @@ def _digest(hlo: str, stablehlo: str) -> str:
     alone makes no other program."""
     if jax.default_backend() == "cpu":
         hlo = _PRECISION.sub("", hlo)
-    return normalized.digest(hlo, stablehlo=stablehlo) if hlo else ""
+    return digest(hlo, stablehlo=stablehlo) if hlo else ""
 
 
 def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:

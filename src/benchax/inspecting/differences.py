@@ -3,7 +3,7 @@
     jaxpr        equal if their texts are, which name values in the order of their definition
     StableHLO    the same, without locations and the names of the module, of results and of inner functions, which
                  differ between versions of JAX
-    HLO          equal if their normalised texts are (`program/normalized.py`)
+    HLO          equal if their normalised texts are (`hlo.normalize`)
 
 A number that one side does not know is not compared. The reason is in the inspection.
 
@@ -32,7 +32,7 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.inspecting.inspect import inspect_case
 from benchax.model import Absent
 from benchax.printable import drop_addresses
-from benchax.program.normalized import normalize
+from benchax.program.hlo import normalize
 from benchax.results.inspection import (
     Difference,
     Inspection,
@@ -75,7 +75,7 @@ _WORD = r"(?<![\w.\-=:\"'@%])(?<!= )(?!(?:let|in|inf|nan|lambda)\b)[a-z]{1,4}(?=
 JAXPR = Language(re.compile(_WORD), re.compile(r":[a-zA-Z]\w*(?:<[^>]*>)?(?:\[|\{|$|[ .])"), re.compile(r"(?!)"))
 """c:f32[8] = add a b. A primitive comes after "= ", a parameter's value after "="."""
 SSA = Language(re.compile(r"%\w+|\bc\d+\b"), re.compile(r"(?::\d+)? = |: |:$"), re.compile(r"c\d+:$|  func\.func "))
-"""StableHLO, and HLO as `program/normalized.py` writes it: %3 = f32[8] add(%1, %2), calls=c4."""
+"""StableHLO, and HLO as `hlo.normalize` writes it: %3 = f32[8] add(%1, %2), calls=c4."""
 LANGUAGES: dict[Stage, Language] = {"jaxpr": JAXPR, "stablehlo": SSA, "hlo": SSA}
 
 

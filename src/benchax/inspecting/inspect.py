@@ -27,11 +27,10 @@ from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
 from benchax.printable import cap
 from benchax.program import arguments, hlo
-from benchax.program.cost import cost
+from benchax.program.compiled import Assignment, buffer_assignment, buffers, cost, donation, memory_plan, peak_memory
 from benchax.program.hlo import Module
 from benchax.program.index import index
 from benchax.program.jaxpr import jaxpr_facts
-from benchax.program.memory import Assignment, buffer_assignment, buffers, donation, memory_plan, peak_memory
 from benchax.program.work import collectives, counts, operations, work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constant, Constants, Inspection, PeakMemory, Place

@@ -48,8 +48,7 @@ from benchax.measuring.sampling import (
 from benchax.measuring.stages import call_floor, devices_of, do_first_work, note_first_uses, record_shares
 from benchax.measuring.timers.base import PreparedTimer, Subject, on_fresh_stack
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options
-from benchax.program.cost import cost
-from benchax.program.memory import memory_plan
+from benchax.program.compiled import cost, memory_plan
 from benchax.static_leaves import reveal
 from benchax.units import plural, seconds
 from benchax.watching.compiles import watch_compiles

@@ -48,8 +48,7 @@ from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.model import Failure, Memory, Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
-from benchax.program.cost import cost
-from benchax.program.memory import memory_plan
+from benchax.program.compiled import cost, memory_plan
 from benchax.watching.compiles import watch_compiles
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.state import Surroundings
 from benchax.measuring.timers.base import Ready, Subject
-from benchax.program.cost import inline_flops
+from benchax.program.compiled import inline_flops
 from benchax.watching.compiles import watch_compiles
 
 Enter = Callable[[str], None]

@@ -22,7 +22,7 @@ from benchax.measuring.record import Record
 from benchax.measuring.state import CallOutcome, label
 from benchax.measuring.timers.base import FRESH_COPIES, Subject
 from benchax.model import CallFloor, Measurement, Noise, Remark, Severity
-from benchax.program.cost import INLINE_FLOPS, lowered_flops
+from benchax.program.compiled import INLINE_FLOPS, lowered_flops
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.program.jaxpr import equations, user_line
 from benchax.program.work import least_operations

@@ -37,7 +37,7 @@ from benchax.measuring.program import CallableProgram, refuse_result
 from benchax.measuring.timers.base import Subject, on_fresh_stack, refuse
 from benchax.measuring.timers.embedding import number_like
 from benchax.model import Absent, Cache, CallFloor, Cold, Devices, DeviceShare, Stages, Transfer
-from benchax.program.cost import INLINE_FLOPS
+from benchax.program.compiled import INLINE_FLOPS
 from benchax.program.jaxpr import equations
 from benchax.program.work import count_devices
 from benchax.static_leaves import drop

@@ -32,7 +32,7 @@ from benchax.model import (
     Remark,
     Version,
 )
-from benchax.program.cost import INLINE_FLOPS
+from benchax.program.compiled import INLINE_FLOPS
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.units import count, number, seconds
 from benchax.workers.pool import Pool

@@ -15,8 +15,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from benchax.profiling.events import HOST, Space, TraceLine
-from benchax.profiling.spans import Coverage, unite
+from benchax.profiling.events import HOST, Coverage, Space, TraceLine, unite
 from benchax.protobuf import Ints
 
 # Marks that benchax writes into a trace during a recording, as names of events: stacks, compilations, the machine.

@@ -10,7 +10,7 @@ when the hand-over is complete. For example, a product of matrices of 870 µs sh
 0.10.2).
 
 Operations are nested: a `while` lasts as long as everything that runs inside it. `self_ps` excludes the inner
-operations, and `depth` is the level of nesting. `spans.py` computes the nesting on demand.
+operations, and `depth` is the level of nesting. `events.self_times` computes the nesting on demand.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from benchax.errors import NotMeasured
 from benchax.model import Remark
-from benchax.profiling.events import HOST, Plane, Space, TraceLine
-from benchax.profiling.spans import group_rows, number_rows, self_times, unite
+from benchax.profiling.events import HOST, Plane, Space, TraceLine, group_rows, number_rows, self_times, unite
 from benchax.program import hlo
 from benchax.program.hlo import Instruction, Module
 from benchax.program.work import OPCODES

@@ -23,7 +23,7 @@ from statistics import mean
 import numpy as np
 from numpy.typing import NDArray
 
-from benchax.profiling.events import Space
+from benchax.profiling.events import Coverage, Space, unite, unite_all
 from benchax.profiling.host_thread import (
     OURS,
     HostThread,
@@ -36,7 +36,6 @@ from benchax.profiling.host_thread import (
     user_line,
 )
 from benchax.profiling.operations import PS, Operations, on_busiest_device
-from benchax.profiling.spans import Coverage, unite, unite_all
 from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS, goes_on, once_a_round
 from benchax.results.profile import (

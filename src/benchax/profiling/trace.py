@@ -21,7 +21,7 @@ import numpy as np
 
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
-from benchax.profiling.events import METADATA, Space, programs, read
+from benchax.profiling.events import METADATA, Space, group_rows, programs, read, self_times, unite
 from benchax.profiling.host_thread import PS_PER_US, machine_of, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import (
     KEEP,
@@ -36,7 +36,6 @@ from benchax.profiling.operations import (
     remark_communication,
     runs_by_device,
 )
-from benchax.profiling.spans import group_rows, self_times, unite
 from benchax.profiling.step_split import read_annotations, split
 from benchax.program import hlo
 from benchax.program.hlo import Instruction, Module

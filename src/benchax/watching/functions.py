@@ -20,7 +20,7 @@ import numpy as np
 
 from benchax.repeating import goes_on, once_a_round
 from benchax.results.watch import Reason, StepCompiles, Watch, WatchedSteps
-from benchax.watching import frames, reasons, signatures
+from benchax.watching import frames, signatures
 from benchax.watching.frames import JaxCall, calling
 from benchax.watching.signatures import Signature
 
@@ -99,15 +99,15 @@ class WatchedFunctions:
             before = self._loops.get(place)
             self._loops[place] = now
             if before is not None:
-                is_other = reasons.are_apart(now, before)
-                return reasons.of(now, [before], was_traced=True) if is_other else (_new_body(place),)
+                is_other = signatures.are_apart(now, before)
+                return signatures.explain(now, [before], was_traced=True) if is_other else (_new_body(place),)
             if not self._from_start:
                 return (Reason("first call", FIRST_BODY.format(name=place.name)),)
         before = [*self._before(history, now, was_traced=was_traced), *history.signatures]
         # Behind `_before`: this call must not be found among the earlier ones.
         history.signatures.append(now)
         if before:
-            return reasons.of(now, before, was_traced=was_traced)
+            return signatures.explain(now, before, was_traced=was_traced)
         if self._objects[place] > 1:
             return (_new_object(place),)
         return (_first(history, now, was_traced=was_traced),)
@@ -119,7 +119,7 @@ class WatchedFunctions:
         if self._from_start:
             return []  # traces inside other functions; no program was compiled for them
         if now.transformation and not was_traced:
-            return [s for s in before if reasons.are_apart(now, s)]
+            return [s for s in before if signatures.are_apart(now, s)]
         return before
 
 

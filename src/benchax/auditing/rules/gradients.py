@@ -17,9 +17,8 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import Place, named_at, where_of
 from benchax.errors import NotMeasured
-from benchax.program.index import ELEMENTWISE, FORWARD, KEEPS, Body, TracedOp, TracedProgram, Value
+from benchax.program.index import ELEMENTWISE, FORWARD, KEEPS, Body, TracedOp, TracedProgram, Value, identity_axes
 from benchax.program.jaxpr import names, own_line
-from benchax.program.patterns import identity_axes
 from benchax.units import count, number, percent, size
 
 # ---- where-gradient --------------------------------------------------------------------------------------------------

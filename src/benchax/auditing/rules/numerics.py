@@ -22,9 +22,8 @@ from benchax.auditing.rule import (
     rule,
 )
 from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
-from benchax.program.index import MOVES, TAKES, Body, TracedOp, Value
+from benchax.program.index import MOVES, TAKES, Body, TracedOp, Value, identity_axes, root_of
 from benchax.program.jaxpr import is_users_own, names, nested_in
-from benchax.program.patterns import identity_axes, root_of
 from benchax.units import count, percent, size
 
 PACK = "numerics"

@@ -27,9 +27,8 @@ from benchax.auditing.rules.compiled import PART_OF_WHOLE, UPDATES
 from benchax.auditing.syntax import (
     where_of,
 )
-from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value
+from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value, is_one_hot, root_of, unwrap_index
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
-from benchax.program.patterns import is_one_hot, root_of, unwrap_index
 from benchax.results.inspection import Inspection
 from benchax.source_files import owner_of
 from benchax.units import count, percent, size

@@ -76,14 +76,13 @@ from benchax.measuring.timers.base import on_fresh_stack
 from benchax.model import Estimate
 from benchax.numerics import compare
 from benchax.options import resolve
-from benchax.profiling.events import programs, read
+from benchax.profiling.events import programs, read, unite
 from benchax.profiling.memory import device_name
 from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.session import session
-from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.program import hlo
-from benchax.program.memory import memory_plan
+from benchax.program.compiled import memory_plan
 from benchax.program.work import collectives, counts
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Curve, Experiment, Facts, Point, VariantRow, point_at

@@ -2,7 +2,7 @@
 
 Reads the text that `compiled.as_text()` gives; no JAX, no private interface, no system program. The comparison is of
 programs and never of pictures. An additional or missing operation, shape, constant or attribute is a difference.
-Another name or source line is not a difference (`normalized.py`). Each picture holds the digest of its program, so that
+Another name or source line is not a difference (`hlo.normalize`). Each picture holds the digest of its program, so that
 the next run can see whether the picture is out of date.
 
 `dataflow` turns text into boxes and arrows. This module finds their places and writes SVG: self-contained, without
@@ -32,7 +32,7 @@ from typing import NamedTuple
 from benchax.program import hlo
 from benchax.program.graph import dataflow
 from benchax.program.graph.dataflow import Box, Dataflow, Role
-from benchax.program.normalized import digest as digest
+from benchax.program.hlo import digest as digest
 
 LIMIT = 2000
 """Boxes in one picture."""
@@ -82,7 +82,7 @@ def svg(
     Args:
         hlo_text: `compiled.as_text()`.
         title: the heading, before the counts; the name of the module by default.
-        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalized.py`.
+        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `hlo.normalize`.
         expand_fusions: draws the operations inside each fusion.
         limit: maximum number of boxes; the picture states how many it omits.
     """

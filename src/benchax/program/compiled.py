@@ -1,4 +1,4 @@
-"""The memory of one call as the compiler plans it: in sums, buffer by buffer, over time, and with donated arguments.
+"""The compiler's view of a program: the memory of one call as it plans it, and its count of operations.
 
 It is not the memory that a process really takes.
 
@@ -6,6 +6,7 @@ It is not the memory that a process really takes.
     buffers       each buffer: its purpose, its content, and the line that made it
     peak_memory   when the temporaries need most memory, and their values
     donation      whether an output reuses the memory of each donated argument
+    cost          XLA's count of operations, where it is a count
 
 The buffers come from XLA's buffer assignment (xla/service/hlo.proto, BufferAssignmentProto), a protobuf message that
 `memory_analysis` hands out since jax 0.7. The names of instructions come from the program itself. If the message is
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.errors import NotAvailable
-from benchax.model import Memory
-from benchax.program import hlo
+from benchax.model import Cost, Memory
+from benchax.program import hlo, work
 from benchax.program.arguments import ArgumentLeaf, size_bytes
 from benchax.program.hlo import Computation, Instruction, Module
 from benchax.protobuf import ProtoMessage
@@ -64,7 +65,7 @@ def memory_plan(
     """
     text = hlo_text if hlo_text is not None else compiled.as_text()
     constant_bytes = hlo.constant_bytes(text) if text else None
-    plan = _analysis(compiled)
+    plan = _ask(compiled.memory_analysis)
     if plan is None:
         return Memory(constant_bytes=constant_bytes, captured_bytes=captured_bytes)
     argument, output = plan.argument_size_in_bytes, plan.output_size_in_bytes
@@ -85,11 +86,12 @@ def memory_plan(
     )
 
 
-def _analysis(compiled: jax.stages.Compiled) -> Any | None:
+def _ask(analysis: Callable[[], Any]) -> Any | None:
     try:
-        return compiled.memory_analysis()
+        return analysis()
     except Exception:
-        # Documented as unstable and optional. Harmless: the None becomes "the compiler does not say" in the row.
+        # Documented as unstable and optional, and a backend may fail in its own way (XlaRuntimeError UNIMPLEMENTED,
+        # AttributeError). Harmless: the None becomes "the compiler does not say" in the row.
         return None
 
 
@@ -127,7 +129,7 @@ Assignment = tuple[Allocation, ...]
 
 def buffer_assignment(compiled: jax.stages.Compiled) -> Assignment | None:
     """The plan; None where it is not told, or is in another form than the one that is known here."""
-    message = getattr(_analysis(compiled), "serialized_buffer_assignment_proto", None)
+    message = getattr(_ask(compiled.memory_analysis), "serialized_buffer_assignment_proto", None)
     try:
         return read_assignment(message, _instruction_names(compiled)) if message else None
     except Exception:
@@ -622,3 +624,92 @@ def _why_not(
         f"the compiler did not use it for {_path(outputs, free[0])}, which has its shape and dtype: another layout, "
         "sharding or kind of memory, or that output is an unchanged input or constant"
     )
+
+
+# ---- XLA's counts -----------------------------------------------------------------------------------------------
+#
+# XLA's counts for a program: floating-point operations, transcendentals, bytes touched.
+#
+# A static estimate, taken from the program and never from a run. It has four traps, which benchax handles like this:
+#
+#     loops         a loop body is counted once, however often it runs (ten matmuls in a fori_loop: one);
+#                   `has_loops` says so.
+#     custom calls  XLA cannot look into LAPACK, cuBLAS or a Python callback. It enters -1 into each sum and goes on:
+#                   two matmuls around a callback make 1 048 575 (jax 0.6.2 to 0.10.2; on GPU every cuBLAS matmul is
+#                   such a call, jax-ml/jax#16008, #22249). A sum with a hole in it is not a count, so it is `None`.
+#     FFTs          are counted 1.6 times too high, 3.2 times where numbers are real, and worse along several axes;
+#                   replaced by our count, see `work.py`.
+#     silence       a key that is absent was never added to: no operation of that kind was seen. It stays `None`, since
+#                   the analysis promises neither its keys nor their presence, and "0 FLOP" would be a claim.
+
+INLINE_FLOPS = 1000
+"""XLA:CPU runs programs with fewer on the calling thread (xla/pjrt/cpu/cpu_client.cc, cheap_computation_)."""
+FLOPS, TRANSCENDENTALS, BYTES_ACCESSED = "flops", "transcendentals", "bytes accessed"
+
+
+def cost(compiled: jax.stages.Compiled, hlo_text: str) -> Cost | None:
+    """Returns XLA's count for the optimised program, per call and per device.
+
+    Args:
+        compiled: the program.
+        hlo_text: its text, `compiled.as_text()`, for facts that the count lacks.
+
+    Returns:
+        Cost, with None for fields that XLA does not report; None if there is no analysis at all.
+    """
+    counts = _counts_of(compiled)
+    if counts is None:
+        return None
+    if hlo.opaque_calls(hlo_text):
+        counts = {}
+    return Cost(
+        flops=_with_own_ffts(_known_count(counts, FLOPS), hlo_text),
+        transcendentals=_known_count(counts, TRANSCENDENTALS),
+        bytes_accessed=_known_count(counts, BYTES_ACCESSED),
+        has_loops=hlo.has_while(hlo_text),
+    )
+
+
+def _with_own_ffts(flops: float | None, hlo_text: str) -> float | None:
+    """Returns XLA's sum, with our count of each FFT instead of XLA's count. It returns None if XLA's count differs from
+    the formula that we know."""
+    if flops is None or " fft(" not in hlo_text:
+        return flops
+    for computation in hlo.parse(hlo_text).computations.values():
+        for each in computation.instructions:
+            if each.opcode == "fft":
+                flops -= work.xla_fft_flops(computation, each)
+                flops += work.arithmetic(computation, each, lambda _: work.Work()).flops
+                if flops < 0:  # another XLA, which counts FFTs in another way
+                    return None
+    return flops
+
+
+def inline_flops(compiled: jax.stages.Compiled) -> float | None:
+    """The number by which XLA:CPU decides where a program runs: below 1000 on the calling thread, else on another.
+
+    This is the raw sum of the cost analysis, holes of -1 and all, with a missing key as 0 (XLA,
+    xla/pjrt/cpu/cpu_client.cc: `cheap_computation_`). Meaningful on CPU only. None: there is no analysis.
+    """
+    counts = _counts_of(compiled)
+    return None if counts is None else float(counts.get(FLOPS, 0.0))
+
+
+def lowered_flops(lowered: jax.stages.Lowered) -> float | None:
+    """FLOPs of the program as written, before XLA optimises, dead code included. None where XLA does not say.
+
+    At least: the work of custom calls is not in it.
+    """
+    counts = _counts_of(lowered)
+    return None if counts is None else _known_count(counts, FLOPS)
+
+
+def _counts_of(stage: jax.stages.Compiled | jax.stages.Lowered) -> Mapping[str, float] | None:
+    found = _ask(stage.cost_analysis)
+    return found if isinstance(found, Mapping) else None
+
+
+def _known_count(counts: Mapping[str, float], key: str) -> float | None:
+    """Negative is XLA's word for unknown."""
+    value = counts.get(key)
+    return None if value is None or value < 0 else float(value)
