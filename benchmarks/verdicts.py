@@ -49,7 +49,7 @@ from benchax.comparing.judging import resolution_of
 from benchax.comparing.sequential import Effort, effort_for
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
-from benchax.paired_runs import versions
+from benchax.paired_runs import compare
 from benchax.paired_runs.session import compare_runs
 from benchax.stats.intervals import share_interval
 from benchax.stats.verdicts import SAME_WITHIN
@@ -139,8 +139,9 @@ def benchax(folder: Path, python: str) -> Judge:
     store, positions = open_store(folder), {case.id: i for i, case in enumerate(cases(True))}
 
     def judge() -> dict[str, list[Told]]:
-        pairing = versions.pair_with_cases(store, "baseline", by_case(rows), cases(True), capture())
-        runs = [c for each in compare_runs(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
+        baseline = compare.StoredVersion("baseline", by_case(rows), store)
+        paired_runs, _ = compare.pair_with_cases(baseline, cases(True), capture())
+        runs = [c for each in compare_runs(paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
         return {"benchax": [Told(positions[c.case], c.verdict, c) for c in runs]}
 
     return judge

@@ -23,7 +23,7 @@ from benchax.measuring.exported import is_same_program, leaves_of
 from benchax.measuring.prepare import prepare
 from benchax.model import Comparison, Measurement, Metric
 from benchax.paired_runs import session
-from benchax.paired_runs.compare import pair_with_rows
+from benchax.paired_runs.compare import StoredVersion, pair_with_rows
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.reporting.comparisons import interval, verdict_with_reason
 from benchax.stats.verdicts import Verdict
@@ -94,10 +94,13 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
     if new is None or case is None:
         raise NotMeasured("only jitted functions have a program that could run again")
     store, reference = side_by_side.find_reference(old, new)
-    pairing = pair_with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
-    if pairing.without:
-        raise NotMeasured(pairing.without[0].why)
-    (paired_run,) = pairing.paired_runs
+    one, other = (
+        StoredVersion(label, {new.case: row}, store) for label, row in zip(labels, (reference, new), strict=True)
+    )
+    paired_runs, rest = pair_with_rows(one, other, new.environment, new.options)
+    if rest:
+        raise NotMeasured(rest[0].why)
+    (paired_run,) = paired_runs
     # The test's own inputs for both sides: how long a program takes may depend on the values that it is given.
     prepared = prepare(case, new.options.seed)
     leaves = leaves_of(prepared.subject_of(prepared.trace())).args

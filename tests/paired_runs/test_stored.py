@@ -17,7 +17,7 @@ from benchax.measuring.engine import measure
 from benchax.measuring.paired import take_blocks
 from benchax.measuring.sides import PairedRequest
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
-from benchax.paired_runs.compare import pair_with_cases, pair_with_rows
+from benchax.paired_runs.compare import StoredVersion, pair_with_cases, pair_with_rows
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
@@ -39,11 +39,13 @@ def here() -> Environment:
     return replace(capture(), commit="c0ffee", is_dirty=True)
 
 
-def kept(store: DatabaseStore, *cases: Case, change: Callable[[Measurement], Measurement] = lambda m: m) -> Any:
-    """Rows of these cases, as the store gives them back."""
+def kept(
+    store: DatabaseStore, *cases: Case, label: str = "v1", change: Callable[[Measurement], Measurement] = lambda m: m
+) -> StoredVersion:
+    """A version of these cases, as the store gives it back."""
     for each in cases:
         store.append(change(measure(each, STORED, run_id="r1")))
-    return by_case(store.query())
+    return StoredVersion(label, by_case(store.query()), store)
 
 
 def blocks_of(paired_run: PairedRun) -> Any:
@@ -53,45 +55,24 @@ def blocks_of(paired_run: PairedRun) -> Any:
 # ---- a stored row beside a function -----------------------------------------------------------------------------
 
 
-def test_a_stored_program_meets_the_function_of_now(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"))
+def test_a_stored_program_meets_the_function_of_now_and_outputs_that_differ_are_seen(
+    store: DatabaseStore, here: Environment
+) -> None:
+    old = kept(store, case("gone"), case("f"), case("g"))
 
-    found = pair_with_cases(store, "v1", rows, [case("f", jnp.cos)], here)
+    cases = [case("f", timeout_s="3s"), case("g", jnp.cos), case("fresh")]
+    paired_runs, rest = pair_with_cases(old, cases, here, {"seed": 7})
 
-    (paired_run,) = found.paired_runs
-    assert (found.without, found.new, found.missing, paired_run.remarks) == ([], [], [], ())
-    old, new = paired_run.versions
-    assert (old.label, old.program, old.jax) == ("v1", rows[CaseId("f")].program.sha256, None)
-    assert (new.label, new.commit, new.is_dirty, new.jax) == ("now", "c0ffee", True, here.jax)
-    assert [side.program is not None for side in paired_run.sides] == [True, False]
-    assert [side.label for side in paired_run.sides] == ["v1", "now"]
-
-
-def test_what_they_make_can_be_run_and_outputs_that_differ_are_seen(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"), case("g"))
-
-    found = pair_with_cases(store, "v1", rows, [case("f"), case("g", jnp.cos)], here)
-    documents = [blocks_of(paired_run) for paired_run in found.paired_runs]
-
+    assert ([*rest], rest.new, rest.missing) == ([], (CaseId("fresh"),), (CaseId("gone"),))
+    first, second = paired_runs
+    assert (first.case, first.remarks, first.options.timeout_s, first.options.seed) == (CaseId("f"), (), 3.0, 7)
+    before, now = first.versions
+    assert (before.label, before.program, before.jax) == ("v1", old.rows[CaseId("f")].program.sha256, None)
+    assert (now.label, now.commit, now.is_dirty, now.jax) == ("now", "c0ffee", True, here.jax)
+    assert [(side.label, side.program is not None) for side in first.sides] == [("v1", True), ("now", False)]
+    documents = [blocks_of(paired_run) for paired_run in (first, second)]
     assert [document.failure for document in documents] == [None, None]
     assert [document.sides[1].agreement.agrees for document in documents] == [True, False]
-
-
-def test_cases_of_one_side_only_are_listed(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("gone"), case("both"))
-
-    found = pair_with_cases(store, "v1", rows, [case("both"), case("fresh")], here)
-
-    assert [paired_run.case.name for paired_run in found.paired_runs] == ["both"]
-    assert (found.new, found.missing) == ([CaseId("fresh")], [CaseId("gone")])
-
-
-def test_options_are_those_of_now(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"))
-
-    (paired_run,) = pair_with_cases(store, "v1", rows, [case("f", timeout_s="3s")], here, {"seed": 7}).paired_runs
-
-    assert (paired_run.options.timeout_s, paired_run.options.seed) == (3.0, 7)
 
 
 # ---- where there is nothing to run ------------------------------------------------------------------------------
@@ -129,28 +110,26 @@ WHY = {
 
 
 @pytest.mark.parametrize("change", WHY, ids=lambda change: change.__name__)
-@pytest.mark.parametrize("candidate", ["a function", "a row"])
 def test_a_row_that_cannot_run_again_is_unclear_and_says_why(
-    change: Callable[[Measurement], Measurement], candidate: str, store: DatabaseStore, here: Environment
+    change: Callable[[Measurement], Measurement], store: DatabaseStore, here: Environment
 ) -> None:
-    rows = kept(store, case("f"), change=change)
+    old = kept(store, case("f"), change=change)
 
-    if candidate == "a function":
-        found = pair_with_cases(store, "v1", rows, [case("f")], here)
-    else:
-        found = pair_with_rows(store, ("v1", "v2"), rows, rows, here, STORED)
-
-    (comparison,) = found.without
-    assert found.paired_runs == []
-    assert (comparison.verdict, comparison.why) == ("unclear", WHY[change])
-    assert (comparison.ratio, comparison.baseline.label) == (None, "v1")
+    for paired_runs, rest in (
+        pair_with_cases(old, [case("f")], here),
+        pair_with_rows(old, replace(old, label="v2"), here, STORED),
+    ):
+        (comparison,) = rest
+        assert paired_runs == []
+        assert (comparison.verdict, comparison.why) == ("unclear", WHY[change])
+        assert (comparison.ratio, comparison.baseline.label) == (None, "v1")
 
 
 def test_the_newer_row_may_be_the_one_that_cannot_run(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"))
-    newer = {id: not_exported(m) for id, m in rows.items()}
+    old = kept(store, case("f"))
+    newer = StoredVersion("v2", {id: not_exported(m) for id, m in old.rows.items()}, store)
 
-    (comparison,) = pair_with_rows(store, ("v1", "v2"), rows, newer, here, STORED).without
+    _, (comparison,) = pair_with_rows(old, newer, here, STORED)
 
     assert comparison.why == "v2 has no program that could run again, because it donates its arguments"
 
@@ -159,12 +138,11 @@ def test_the_newer_row_may_be_the_one_that_cannot_run(store: DatabaseStore, here
 
 
 def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"))
-    other = kept(store, case("f", jnp.cos))
+    old = kept(store, case("f"))
+    new = kept(store, case("f", jnp.cos), label="v2")
 
-    found = pair_with_rows(store, ("v1", "v2"), rows, other, here, STORED)
+    (paired_run,), _ = pair_with_rows(old, new, here, STORED)
 
-    (paired_run,) = found.paired_runs
     assert [v.label for v in paired_run.versions] == ["v1", "v2"]
     assert paired_run.options == STORED
     assert [r.code for r in paired_run.remarks] == ["random-data"]
@@ -192,18 +170,18 @@ def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Envi
 def test_a_baseline_of_another_jax_or_device_is_labelled(
     was: dict[str, Any], code: str, text: str, store: DatabaseStore, here: Environment
 ) -> None:
-    rows = kept(store, case("f"), change=lambda m: replace(m, environment=replace(m.environment, **was)))
+    old = kept(store, case("f"), change=lambda m: replace(m, environment=replace(m.environment, **was)))
 
-    (paired_run,) = pair_with_cases(store, "v1", rows, [case("f")], here).paired_runs
+    (paired_run,), _ = pair_with_cases(old, [case("f")], here)
 
     assert [(r.code, r.message) for r in paired_run.remarks] == [(code, text.format(here=here))]
 
 
 def test_of_two_rows_each_is_labelled_by_its_jax(store: DatabaseStore, here: Environment) -> None:
-    rows = kept(store, case("f"))
-    older = {id: replace(m, environment=replace(m.environment, jax="0.9.2")) for id, m in rows.items()}
+    old = kept(store, case("f"))
+    rows = {id: replace(m, environment=replace(m.environment, jax="0.9.2")) for id, m in old.rows.items()}
 
-    (paired_run,) = pair_with_rows(store, ("v1", "v2"), rows, older, here, STORED).paired_runs
+    (paired_run,), _ = pair_with_rows(old, StoredVersion("v2", rows, store), here, STORED)
 
     assert [r.message.partition(",")[0] for r in paired_run.remarks if r.code == "other-jax"] == [
         "v2 was made by jax 0.9.2"

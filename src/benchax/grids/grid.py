@@ -571,7 +571,7 @@ def earlier(store: Any, plan: Plan, resume: str | bool) -> tuple[str, dict[Key, 
     of this grid.
 
     Args:
-        resume: the id of a run, its first digits, or a name for it; or True for the newest unfinished one of a grid of
+        resume: the id of a run, its first digits, or a name for it. True means the newest unfinished run of a grid of
             this name.
 
     Raises:

@@ -224,7 +224,7 @@ class StoredVersion:
 
 
 Pairing = tuple[list[PairedRun], Comparisons]
-"""What is to be run; and the cases of only one version, with those that both have and that cannot be compared."""
+"""The paired runs; and all cases without one, in comparisons that say why, or as new and missing cases."""
 
 
 def pair_with_cases(

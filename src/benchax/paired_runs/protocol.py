@@ -6,9 +6,9 @@ The kernels take turns. A round is judged as `benchax compare` judges a suite: f
 confirmation. The only difference is that identical programs are timed, too. A round counts only if it is finished,
 because an early end would change the verdicts.
 
-The kernels cover the usual kinds of work: many small steps, matrix products, reading memory, and allocating memory. All
-of them compute long enough that the rest of a call hardly dilutes the planted slowdown, which is more iterations of the
-same compiled loop. The real slowdown of a call is measured, never assumed.
+The kernels cover the usual kinds of work: many small steps, matrix products, reading memory, and allocating memory. The
+planted slowdown is more iterations of the same compiled loop. All kernels compute long enough that the rest of a call
+hardly dilutes it. The real slowdown of a call is measured, never assumed.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -167,7 +167,7 @@ def _utc(when: Any) -> str:
 
 
 def _is(value: Any, kind: type) -> bool:
-    """As `isinstance`; a type checker goes on to know nothing of what is inside."""
+    """As `isinstance`, without a claim about the values inside."""
     return isinstance(value, kind)
 
 

@@ -313,8 +313,9 @@ _INDEXES = {
 
 
 def salvage(path: Path, connection: Connection) -> str:
-    """Writes what can be read of the file at `path` into a new database, and returns in words how much that is; empty
-    if it is nothing. Changes nothing at `path`.
+    """Writes what can be read of the file at `path` into a new database. Changes nothing at `path`.
+
+    Returns how much was saved, in words; empty if it is nothing.
 
     Raises:
         OSError: the file cannot be read.
