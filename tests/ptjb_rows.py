@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.csv.lines import KINDS, MISSING
-from pytest_jax_bench.csv.text import encode_parameters
+from pytest_jax_bench.csv.lines import KINDS, MISSING, encode_parameters
 
 DTYPE = np.dtype([(name, {"int": np.int64, "float": np.float64, "text": object}[kind]) for name, kind in KINDS.items()])
 

@@ -8,8 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(file: Path, content: str | bytes) -> None:
+def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -> None:
     """Writes into a second file in the same folder first, which then replaces `file`.
+
+    Args:
+        is_durable: waits for the disk, so that a power cut leaves one of both.
 
     Raises:
         OSError: it cannot be written; the old content is unchanged.
@@ -23,6 +26,9 @@ def write_whole(file: Path, content: str | bytes) -> None:
         # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot.
         os.close(handle)
         beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        if is_durable:
+            with beside.open("rb") as written:
+                os.fsync(written)
         beside.chmod(_mode_of(file))
         beside.replace(file)
     except BaseException:

@@ -24,7 +24,7 @@ from typing import Any
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.csv.text import word
+from pytest_jax_bench.csv.lines import word
 from pytest_jax_bench.options import Pin, PluginSettings
 
 FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))

@@ -21,10 +21,9 @@ from benchax import units
 from benchax.errors import StoreError, one_of
 from benchax.model import Opaque
 from pytest_jax_bench.csv.files import fixed_width, is_ours, read
-from pytest_jax_bench.csv.lines import COLUMNS
-from pytest_jax_bench.csv.text import decode_parameters
-from pytest_jax_bench.csv.text import decode_parameters as decode_pardict  # noqa: F401  # the names of 0.5.0
-from pytest_jax_bench.csv.text import encode_parameters as encode_pardict  # noqa: F401
+from pytest_jax_bench.csv.lines import COLUMNS, decode_parameters
+from pytest_jax_bench.csv.lines import decode_parameters as decode_pardict  # noqa: F401  # the names of 0.5.0
+from pytest_jax_bench.csv.lines import encode_parameters as encode_pardict  # noqa: F401
 
 if TYPE_CHECKING:
     from benchax.model import Measurement

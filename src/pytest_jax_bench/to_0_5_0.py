@@ -19,8 +19,7 @@ from typing import Any
 
 from benchax.cli.console import line, note
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC, Kind
-from pytest_jax_bench.csv.text import word
+from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC, Kind, word
 
 OLD = COLUMNS[:18]
 WIDTH = 11

@@ -1,48 +1,45 @@
 """The history of one test as a CSV file that people can read: named, written, numbered, and read as an array.
 
-`append` is the only writer. It is safe among many processes and against a kill at any moment. It locks the file, adds
-one line with one write, and waits for the disk. A line can still be cut off (a full disk, a power cut). The next
-`append` turns it into a comment, and touches nothing else. Files of pytest-jax-bench 0.5.0 are rewritten once, under
-another name that then replaces them. `file_for` maps a test to its file.
+`append` is the only writer. It is safe among many processes and against a kill at any moment. It locks the file, and
+replaces it in one step by a file with one more line, in our form: files of pytest-jax-bench 0.5.0, and lines that this
+version has added to ours, are then ours. A line that cannot be read becomes a comment. `file_for` maps a test to its
+file.
 
 `run_id` counts the runs of a test, `commit_run` the runs of the same commit. All rows of one session are one run. A
 commit counts as the same whether it was clean or not ("6bc9501+").
 
-A reader needs no lock: lines are only added, and a file that is rewritten becomes a new one while the old one stays
-open. An unreadable line is left out with a warning, and costs no other row.
+So a reader needs no lock. An unreadable line is left out with a warning, and costs no other row.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from fcntl import LOCK_UN, flock
-from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from benchax.errors import FormatError, StoreError
-from benchax.store.file_lock import only_writer, wait_for
+from benchax.store.file_lock import only_writer
+from benchax.whole_files import write_whole
 from pytest_jax_bench.csv.lines import (
     BEGUN_BY_0_5,
     COLUMNS,
     CURRENT,
+    END,
     KINDS,
     MAGIC,
     OLD_17,
     OLD_18,
     Kind,
     complete,
+    encode_parameters,
     facts_of,
     form_of,
     header,
@@ -51,10 +48,10 @@ from pytest_jax_bench.csv.lines import (
     line,
     notes_of,
     numbers_of,
+    one_line,
     parse,
     words_of,
 )
-from pytest_jax_bench.csv.text import encode_parameters, one_line
 
 Rows = npt.NDArray[np.void]
 
@@ -85,7 +82,7 @@ _LONGEST_BEFORE_DIGEST = 60
 def file_for(folder: Path, nodeid: str, params: Mapping[str, Any]) -> Path:
     """The CSV file of a test with these parameters. Makes nothing.
 
-    Two tests, or two sets of parameters that `text.encode_parameters` tells apart, never share a file.
+    Two tests, or two sets of parameters that `encode_parameters` tells apart, never share a file.
     """
     named = _NODEID_OF_FUNCTION.fullmatch(nodeid) or _NODEID.fullmatch(nodeid)
     test, id = (named["test"], named["id"]) if named else (nodeid, None)
@@ -162,8 +159,8 @@ def _belongs_to(path: Path, nodeid: str) -> bool:
 def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, device: str) -> dict[str, Any]:
     """Adds one row and returns it complete: it assigns `run_id` and `commit_run`, and marks missing values.
 
-    When this returns, the row is durable. When it raises, nothing was stored, with one exception. A warning that the
-    caller has turned into an error comes after the row.
+    When this returns, the row is on the disk. When it raises, nothing was stored, with one exception. A warning that
+    the caller has turned into an error comes after the row.
 
     Args:
         path: the file; `append` makes it, and its folder, if necessary.
@@ -182,134 +179,51 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
     # Renaming replaces a link, not the file that it leads to.
     path = Path(os.path.realpath(path))
     try:
-        remarks = _append(path, values, facts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")
+        with only_writer(path):
+            content = read_content(path)
+            lines = [_in_current_form(text, content.form) for text in content.lines]
+            values["run_id"], values["commit_run"] = number(lines, values)
+            texts = [*_header_of(content, facts), *lines, line(values)]
+            whole = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogateescape")
+            write_whole(path, whole, is_durable=True)
     except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error}",
             "a folder that may be made and written to, on a disk with free space",
             "name another folder with --ptjb-output-dir",
         ) from error
-    for remark in remarks:
-        warnings.warn(f"{path}: {remark}", stacklevel=2)
+    if damaged := [
+        new for old, new in zip(content.lines, lines, strict=True) if new.startswith(_UNREADABLE) and new != old
+    ]:
+        warnings.warn(f"{path}: {_count(damaged)} made a comment: {damaged[0][:80]!r}", stacklevel=2)
     return values
-
-
-def _append(path: Path, values: dict[str, Any], facts: Mapping[str, str]) -> list[str]:
-    """Completes `values`; returns what the caller should know."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remarks: list[str] = []
-    while True:
-        with only_writer(path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = read_content(file, path)
-            is_new = not (content.end or content.rest)
-            if is_new or content.form == CURRENT:
-                remarks += _add_line(descriptor, content, values, header(facts) if is_new else [])
-                break
-            # The file is another one afterwards, so its lock has to be taken anew.
-            remarks += _rewrite(path, content, facts)
-    if is_new:
-        _sync_folder(path.parent)
-    return remarks
 
 
 def _now(timespec: str = "microseconds") -> str:
     return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-# ---- one line more ----------------------------------------------------------------------------------------------
-
-
-def _add_line(descriptor: int, content: Content, values: dict[str, Any], above: list[str]) -> list[str]:
-    at, rest, remarks = content.end, content.rest, list[str]()
-    if rest.startswith("#") or is_whole(rest, content.form):
-        # An editor took the last line break away.
-        at += len(rest.encode("utf-8", "surrogateescape"))
-        above = [""]
-        content.lines.append(rest)
-    elif rest.strip(_NO_TEXT):
-        above, remarks = [_mark_cut_off(rest)], [_REPAIRED]
-    values["run_id"], values["commit_run"] = number(content.lines, values)
-    _write(descriptor, at, "".join(f"{text}\n" for text in [*above, line(values)]).encode())
-    return remarks
-
-
-_NO_TEXT = "\0 \t\r"
-_REPAIRED = "the last line was cut off; it is a comment now, and all other rows are as they were"
-
-
-def _mark_cut_off(text: str) -> str:
-    return f"# cut off: {one_line(text.strip(chr(0)))}"
-
-
-def _write(descriptor: int, at: int, data: bytes) -> None:
-    """Replaces everything from `at` on, and waits for the disk. Undone if there is no room."""
-    try:
-        # Not with O_APPEND: what a kill left half written is overwritten, not continued.
-        if os.fstat(descriptor).st_size > at:
-            os.ftruncate(descriptor, at)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(descriptor, data[written:], at + written)
-        os.fsync(descriptor)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, at)
-        raise
-
-
-# ---- files of earlier forms -------------------------------------------------------------------------------------
-
-
-def _rewrite(path: Path, content: Content, facts: Mapping[str, str]) -> list[str]:
-    """Replaces the file by one of the current form with the same rows, in one step. Needs its lock."""
+def _header_of(content: Content, facts: Mapping[str, str]) -> list[str]:
+    """The lines above the rows, with all that other people wrote there."""
+    if content.form == CURRENT:
+        return content.comments
     facts = dict(facts) | facts_of(content.comments) | (BEGUN_BY_0_5 if content.form in (OLD_17, OLD_18) else {})
-    rows, remarks = _rewrite_lines(content)
-    temporary = path.with_name(f"{path.name}.new")
-    try:
-        with temporary.open("w", encoding="utf-8") as target:
-            target.writelines(f"{text}\n" for text in [*header(facts), *notes_of(content.comments), *rows])
-            target.flush()
-            os.fsync(target.fileno())
-        shutil.copymode(path, temporary)
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_folder(path.parent)
-    return remarks
-
-
-def _rewrite_lines(content: Content) -> tuple[list[str], list[str]]:
-    """The lines below the header in the current form, and what the caller should know. Unreadable lines are kept as
-    comments."""
-    is_end_whole = content.rest.startswith("#") or is_whole(content.rest, content.form)
-    lines, remarks = list[str](), list[str]()
-    for text in [*content.lines, *([content.rest] if is_end_whole else [])]:
-        if row := parse(text, content.form):
-            lines.append(line(row))
-        elif text.startswith("#"):
-            lines.append(f"#{one_line(text[1:])}")
-        elif text.strip(_NO_TEXT):
-            lines.append(f"{_UNREADABLE}{one_line(text)}")
-    if count := sum(text.startswith(_UNREADABLE) for text in lines):
-        remarks.append(f"{count} lines could not be read and are comments now")
-    if content.rest.strip(_NO_TEXT) and not is_end_whole:
-        lines.append(_mark_cut_off(content.rest))
-        remarks.append(_REPAIRED)
-    return lines, remarks
+    return [*header(facts), *notes_of(content.comments)]
 
 
 _UNREADABLE = "# could not be read: "
 
 
-def _sync_folder(folder: Path) -> None:
-    """Makes the name of a new file durable, too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _in_current_form(text: str, form: tuple[str, ...] | None) -> str:
+    """A line of a file in the current form. What cannot be read is kept as a comment."""
+    is_comment = text.lstrip().startswith("#")
+    if is_comment or not text.strip() or text.split()[-1] == END:
+        return f"#{one_line(text.lstrip()[1:])}" if is_comment else text
+    row = parse(text, form)
+    return line(row) if row else f"{_UNREADABLE}{one_line(text)}"
 
 
 def number(lines: Sequence[str], values: Mapping[str, Any]) -> tuple[int, int]:
@@ -330,18 +244,17 @@ def bare(commit: str) -> str:
 
 # ---- reading ----------------------------------------------------------------------------------------------------
 
-NEWEST = 64
-"""The newest lines, in which a damaged one is reported."""
 DTYPES: dict[Kind, Any] = {"int": np.int64, "float": np.float64, "text": np.object_}
 # The first three as in 0.5.0, whose users call np.char on them; the others differ in every row, and this is the
 # smallest way to keep them. Beyond this width each row would be as long as the longest, so they become objects.
 _FIXED_WIDTH = ("commit", "tag", "parameters", "created", "session")
 _WIDEST = 64
 _BOM = "\ufeff"
+_NO_TEXT = "\0 \t\r"
+_CUT_OFF = " (cut off)"
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(NamedTuple):
     """The text of a file, in lines."""
 
     comments: list[str]
@@ -350,10 +263,6 @@ class Content:
     """The columns; None for a file without rows whose header is not complete."""
     lines: list[str]
     """From the first row on."""
-    rest: str
-    """The end of the file, if no line break ends it."""
-    end: int
-    """Where the last whole line ends, in bytes."""
 
 
 def read(path: Path) -> Rows:
@@ -368,31 +277,28 @@ def read(path: Path) -> Rows:
     """
     content = _load(path)
     parsed = [(text, parse(text, content.form)) for text in _texts_of_rows(content)]
-    _name_damaged(path, [text for text, row in parsed if row is None])
+    if damaged := [text for text, row in parsed if row is None]:
+        example = " ".join(damaged[0].split())[:80]
+        warnings.warn(f"{path}: {_count(damaged)} left out, such as {example!r}", stacklevel=2)
     rows = [row for _, row in parsed if row is not None]
-    return _to_array({name: [row[name] for row in rows] for name in COLUMNS})
+    types = [(name, _type(name, [row[name] for row in rows])) for name in COLUMNS]
+    return np.array([tuple(row[name] for name in COLUMNS) for row in rows], types)
 
 
 def newest_first(path: Path, *, holding: str = "") -> Iterator[dict[str, Any]]:
-    """The rows from the last to the first. Older ones are read when they are asked for: a line takes 20 µs. Raises as
-    `read` does.
+    """The rows from the last to the first, without damaged ones. A row is read when it is asked for: a line takes
+    20 µs. Raises as `read` does.
 
     Args:
         holding: only rows whose line contains this text.
     """
     content = _load(path)
-    lines = [text for text in reversed(_texts_of_rows(content)) if holding in text]
-    newest = [parse(text, content.form) for text in lines[:NEWEST]]
-    _name_damaged(path, [text for text, row in zip(lines, newest, strict=False) if row is None])
-    older = (parse(text, content.form) for text in lines[NEWEST:])
-    yield from (row for row in chain(newest, older) if row is not None)
+    found = (parse(text, content.form) for text in reversed(_texts_of_rows(content)) if holding in text)
+    yield from (row for row in found if row is not None)
 
 
-def _name_damaged(path: Path, damaged: Sequence[str]) -> None:
-    if damaged:
-        count = "1 damaged line is" if len(damaged) == 1 else f"{len(damaged)} damaged lines are"
-        example = " ".join(damaged[0].split())[:80]
-        warnings.warn(f"{path}: {count} left out, such as {example!r}", stacklevel=3)
+def _count(damaged: Sequence[str]) -> str:
+    return "1 damaged line is" if len(damaged) == 1 else f"{len(damaged)} damaged lines are"
 
 
 def _texts_of_rows(content: Content) -> list[str]:
@@ -400,24 +306,12 @@ def _texts_of_rows(content: Content) -> list[str]:
 
 
 def _load(path: Path) -> Content:
-    """The content of a file whose last line is whole; one that is cut off is left out, with a warning."""
     try:
-        with path.open("rb") as file:
-            content = read_content(file, path)
-            if content.rest:  # perhaps a writer is at it right now
-                with contextlib.suppress(OSError, StoreError):
-                    wait_for(file.fileno(), str(path))
-                    flock(file.fileno(), LOCK_UN)
-                content = read_content(file, path)
+        return read_content(path)
     except OSError as error:
         raise StoreError(
             f"cannot read {path}: {error}", "the CSV file of a test, such as .benchmarks/…/main.csv"
         ) from error
-    if is_whole(content.rest, content.form):
-        content.lines.append(content.rest)
-    elif content.rest.strip(_NO_TEXT) and not content.rest.startswith("#"):
-        warnings.warn(f"{path}: the last line is cut off, and is left out", stacklevel=4)
-    return content
 
 
 def is_ours(path: Path) -> bool:
@@ -429,41 +323,29 @@ def is_ours(path: Path) -> bool:
         return False
 
 
-def read_content(file: BinaryIO, path: Path) -> Content:
-    """Reads all of an open file.
+def read_content(path: Path) -> Content:
+    """Reads a file, whose last line can have been cut off: by a full disk, or by pytest-jax-bench when it was killed.
 
     Raises:
         FormatError: this is not the CSV file of a test, or a newer benchax wrote it.
     """
-    file.seek(0)
-    raw = file.read(os.fstat(file.fileno()).st_size)  # a device never ends
-    end = raw.rfind(b"\n") + 1
-    *texts, rest = raw.decode("utf-8", "surrogateescape").removeprefix(_BOM).split("\n")
+    *texts, rest = path.read_bytes().decode("utf-8", "surrogateescape").removeprefix(_BOM).split("\n")
     texts = [text.rstrip("\r") for text in texts]
+    texts += [rest] if rest.strip(_NO_TEXT) else []
     count = next((i for i, text in enumerate(texts) if text.strip() and not text.startswith("#")), len(texts))
     comments, lines = texts[:count], texts[count:]
-    # A header that ends within a line may be the work of a kill, so it is not believed. Without one, the number of
-    # columns tells.
-    is_ended = bool(lines) or not rest.startswith("#")
-    comments, rest = (comments, rest) if is_ended else ([*comments, rest], "")
+    # Without a header, the number of columns tells.
     by_number = {len(form): form for form in (CURRENT, OLD_18, OLD_17)}
-    form = (form_of(comments, str(path)) if is_ended else None) or by_number.get(len(words_of([*lines, rest][0])))
-    first = [*comments, *lines, rest][0]
-    is_beginning = not texts and MAGIC.startswith(first.rstrip("\0"))
-    if not (form or first.startswith(MAGIC) or is_beginning):
+    form = form_of(comments, str(path)) or by_number.get(len(words_of("".join(lines[:1]))))
+    first = "".join(texts[:1])
+    if not (form or first.startswith(MAGIC) or MAGIC.startswith(first)):
         raise FormatError(
             f"{path} is not the CSV file of a test: it begins with {first[:60]!r}",
             f"a file that begins with {MAGIC!r}",
         )
-    return Content(comments, form, lines, rest, end)
-
-
-def _to_array(found: Mapping[str, Sequence[Any]]) -> Rows:
-    types = [(name, _type(name, found[name])) for name in COLUMNS]
-    rows = np.empty(len(found["run_id"]), types)
-    for name in COLUMNS:
-        rows[name] = found[name]
-    return rows
+    if lines and lines[-1] is rest and not rest.startswith("#") and not is_whole(rest, form):
+        lines[-1] += _CUT_OFF  # so that no reader takes a part of a number for the number
+    return Content(comments, form, lines)
 
 
 def _type(name: str, values: Sequence[Any]) -> Any:

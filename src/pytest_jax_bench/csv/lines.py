@@ -1,6 +1,8 @@
 """The CSV file of a test: its columns, its header, one row as a line, and one line as a row.
 
-One form is written, in which texts are words (`text.py`). Its last column `end` holds one dot: a line that was cut off
+One form is written, in which texts are words: a word has no blank. So the columns of a file can be aligned for the eye,
+and any tool that splits at blanks can split them (awk, numpy, pandas). Characters that cannot be in a word are
+percent-encoded as in a URL: "two words" is two%20words. The last column `end` holds one dot: a line that was cut off
 while it was written lacks it. `parse_0_5_0` reads the lines of pytest-jax-bench 0.5.0, which that version may also have
 added to a file of ours.
 
@@ -9,13 +11,18 @@ Milliseconds, NaN and -1 for what was not measured are of this format; the rest 
 
 from __future__ import annotations
 
+import json
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
+from urllib.parse import unquote
 
+from benchax.case import param_value
+from benchax.codec import decode_params, encode_params
 from benchax.errors import UPGRADE, FormatError, UsageError, one_of
-from pytest_jax_bench.csv.text import encode_parameters, one_line, unword, word
+from benchax.model import Opaque
 
 FORMAT = 2
 MAGIC = "# pytest-jax-bench"
@@ -23,37 +30,40 @@ END = "."
 
 Kind = Literal["int", "float", "text"]
 
-_INT, _FLOAT = 11, 22  # characters: an int64 rarely needs more, and 22 is the longest repr of a float above 1e-9
+_INT_WIDTH, _FLOAT_WIDTH = (
+    11,
+    22,
+)  # characters: an int64 rarely needs more, and 22 is the longest repr of a float above 1e-9
 _COLUMNS: tuple[tuple[str, Kind, int], ...] = (
-    ("run_id", "int", _INT),
+    ("run_id", "int", _INT_WIDTH),
     ("commit", "text", 11),
-    ("commit_run", "int", _INT),
+    ("commit_run", "int", _INT_WIDTH),
     ("tag", "text", 11),
     ("parameters", "text", 15),
-    ("compile_ms", "float", _FLOAT),
-    ("jit_mean_ms", "float", _FLOAT),
-    ("jit_std_ms", "float", _FLOAT),
-    ("eager_mean_ms", "float", _FLOAT),
-    ("eager_std_ms", "float", _FLOAT),
-    ("jit_peak_bytes", "int", _INT),
-    ("jit_constants_bytes", "int", _INT),
-    ("jit_temporary_bytes", "int", _INT),
-    ("eager_peak_bytes", "int", _INT),
-    ("jit_rounds", "int", _INT),
-    ("jit_warmup", "int", _INT),
-    ("eager_rounds", "int", _INT),
-    ("eager_warmup", "int", _INT),
-    ("jit_median_ms", "float", _FLOAT),
-    ("jit_low_ms", "float", _FLOAT),
-    ("jit_high_ms", "float", _FLOAT),
-    ("eager_median_ms", "float", _FLOAT),
-    ("eager_low_ms", "float", _FLOAT),
-    ("eager_high_ms", "float", _FLOAT),
-    ("jit_min_ms", "float", _FLOAT),
-    ("eager_min_ms", "float", _FLOAT),
-    ("jit_loops", "int", _INT),
+    ("compile_ms", "float", _FLOAT_WIDTH),
+    ("jit_mean_ms", "float", _FLOAT_WIDTH),
+    ("jit_std_ms", "float", _FLOAT_WIDTH),
+    ("eager_mean_ms", "float", _FLOAT_WIDTH),
+    ("eager_std_ms", "float", _FLOAT_WIDTH),
+    ("jit_peak_bytes", "int", _INT_WIDTH),
+    ("jit_constants_bytes", "int", _INT_WIDTH),
+    ("jit_temporary_bytes", "int", _INT_WIDTH),
+    ("eager_peak_bytes", "int", _INT_WIDTH),
+    ("jit_rounds", "int", _INT_WIDTH),
+    ("jit_warmup", "int", _INT_WIDTH),
+    ("eager_rounds", "int", _INT_WIDTH),
+    ("eager_warmup", "int", _INT_WIDTH),
+    ("jit_median_ms", "float", _FLOAT_WIDTH),
+    ("jit_low_ms", "float", _FLOAT_WIDTH),
+    ("jit_high_ms", "float", _FLOAT_WIDTH),
+    ("eager_median_ms", "float", _FLOAT_WIDTH),
+    ("eager_low_ms", "float", _FLOAT_WIDTH),
+    ("eager_high_ms", "float", _FLOAT_WIDTH),
+    ("jit_min_ms", "float", _FLOAT_WIDTH),
+    ("eager_min_ms", "float", _FLOAT_WIDTH),
+    ("jit_loops", "int", _INT_WIDTH),
     ("timer", "text", 11),
-    ("first_run_ms", "float", _FLOAT),
+    ("first_run_ms", "float", _FLOAT_WIDTH),
     ("status", "text", 11),
     ("message", "text", 11),
     ("created", "text", 32),
@@ -74,6 +84,53 @@ OLD_17 = tuple(name for name in OLD_18 if name != "parameters")
 """The columns in its documentation."""
 _WIDTHS = (*(width for *_, width in _COLUMNS), len("(36)"))
 _GREATEST = 2**63 - 1
+
+
+# ---- words ------------------------------------------------------------------------------------------------------
+
+EMPTY = '""'
+"""The word for an empty text."""
+
+_PLAIN = re.compile(r"[!$&-~][!\"$&-~]*")  # ASCII without blanks and without # and %
+_INT = re.compile(r"[+-]?\d+")
+_FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
+_KEY = re.compile(r"[^\W\d]\w*-")
+_OPAQUE = re.compile(r"@([^\W\d]\w*):(.*)", re.DOTALL)
+_JSON = json.JSONDecoder()
+# Python refuses to read longer integers (sys.set_int_max_str_digits).
+_LONGEST_INT = 4000
+
+
+def word(text: str) -> str:
+    """`text` without blanks, control characters, # and %; the inverse is `unword`."""
+    if _PLAIN.fullmatch(text):
+        return text
+    if not text:
+        return EMPTY
+    escaped = "".join(c if c.isprintable() and c not in " #%" else _percent(c) for c in text)
+    # A leading quote opens a quotation for some readers, and would make one text look like the empty one.
+    return f"%22{escaped[1:]}" if escaped[0] == '"' else escaped
+
+
+def unword(text: str) -> str:
+    """Inverse of `word`. A text that `word` cannot have written (an edit by hand) stays unchanged."""
+    if text == EMPTY:
+        return ""
+    try:
+        return unquote(text, errors="surrogatepass") if "%" in text else text
+    except UnicodeDecodeError:
+        return text
+
+
+def one_line(text: str) -> str:
+    """For a comment: the same without line breaks and other characters that cannot be seen. Undone by `unword`."""
+    return "".join(c if c.isprintable() and c != "%" else _percent(c) for c in text)
+
+
+def _percent(character: str) -> str:
+    # surrogatepass: pytest hands on file names and parameters that are not valid Unicode.
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
 # ---- header -----------------------------------------------------------------------------------------------------
@@ -106,7 +163,7 @@ def form_of(comments: Sequence[str], where: str) -> tuple[str, ...] | None:
     Raises:
         FormatError: a newer benchax wrote it.
     """
-    version = facts_of(comments).get("format", "1")
+    version = facts_of(comments).get("format") or "1"
     if not version.isdigit() or int(version) > FORMAT:
         raise FormatError(f"{where} has format {version!r}; this benchax reads up to {FORMAT}", hint=UPGRADE)
     columns = tuple(match[1] for match in map(_LISTED.fullmatch, comments) if match)
@@ -161,7 +218,7 @@ def _plain(name: str, kind: Kind, value: Any) -> Any:
     if name == "parameters" and isinstance(value, Mapping):
         return encode_parameters(value)  # pyright: ignore[reportUnknownArgumentType]
     try:
-        return _PLAIN[kind](value)
+        return _CONVERT[kind](value)
     except (TypeError, ValueError):
         raise UsageError(f"column {name!r} of the CSV file cannot hold {value!r}", f"a value of kind {kind}") from None
 
@@ -176,7 +233,7 @@ def _text(value: Any) -> str:
     return str.__str__(value) if isinstance(value, str) else str(value)
 
 
-_PLAIN: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": _text}
+_CONVERT: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": _text}
 _WRITE: dict[Kind, Callable[[Any], str]] = {"int": str, "float": repr, "text": word}
 
 
@@ -211,7 +268,7 @@ def parse_0_5_0(text: str, form: tuple[str, ...] | None) -> dict[str, Any] | Non
             split = re.fullmatch(r"(.*) {8}(None)", middle) or re.fullmatch(r"(.*?) +([^\W\d]\w*-.*)", middle)
             named = [split[1].strip(), split[2]] if split else []
         words = [*first, *named, *rest.split()]
-    is_aligned = "".join(f" {each:>{_INT}}" for each in words) == text.rstrip("\r")
+    is_aligned = "".join(f" {each:>{_INT_WIDTH}}" for each in words) == text.rstrip("\r")
     if len(words) != len(columns) or (form == CURRENT and not is_aligned):
         return None
     return _values(columns, words, str)
@@ -244,11 +301,13 @@ def is_whole(text: str, form: tuple[str, ...] | None) -> bool:
 
 
 def numbers_of(text: str) -> tuple[int, str, int, str] | None:
-    """(run_id, commit, commit_run, session) of a line, in a fifth of the time of `parse`; None where it is no row."""
+    """(run_id, commit, commit_run, session) of a line in our form, in a fifth of the time of `parse`; None where it is
+    no row."""
     words = text.split()
-    if len(words) < len(OLD_17) or not (words[0].isdecimal() and words[2].isdecimal()):
+    is_row = len(words) >= len(OLD_17) and words[-1] == END
+    if not (is_row and words[0].isdecimal() and words[2].isdecimal()):
         return None
-    return int(words[0]), unword(words[1]), int(words[2]), unword(words[-4]) if words[-1] == END else ""
+    return int(words[0]), unword(words[1]), int(words[2]), unword(words[-4])
 
 
 def _read_int(text: str) -> int:
@@ -256,3 +315,86 @@ def _read_int(text: str) -> int:
     if not -_GREATEST - 1 <= value <= _GREATEST:  # what an int64 holds, so that NumPy reads the same
         raise ValueError(text)
     return value
+
+
+# ---- parameters -------------------------------------------------------------------------------------------------
+#
+# They read n-128,name-alpha, as pytest-jax-bench 0.5.0 wrote them. Equal texts mean equal parameters. A value that
+# would look like another one, or would break the text, is written as JSON, such as n-"128" or shape-[2,3].
+
+
+def encode_parameters(params: Mapping[str, Any]) -> str:
+    """Encodes the parameters of a test as one text, "None" if it has no parameters. Two sets share a text only if they
+    are equal. Their names are the names of arguments.
+
+    Objects that JSON does not know are identified as in `case.param_value`. The name identifies functions and types, a
+    digest of their bytes identifies arrays, and the repr identifies anything else.
+    """
+    return ",".join(f"{k}-{_value(v)}" for k, v in params.items()) or "None"
+
+
+def decode_parameters(text: str) -> dict[str, Any]:
+    """Inverse of `encode_parameters`; also reads what 0.5.0 wrote, with the types that it took the values for."""
+    params: dict[str, Any] = {}
+    at = 0
+    while at < len(text) and text != "None":
+        name, dash, _ = text[at:].partition("-")
+        params[name], at = _read_value(text, at + len(name + dash))
+    return params
+
+
+def is_bare(text: str) -> bool:
+    """Returns whether a text can be a value without quotes, and be read as the same text again."""
+    return text.isprintable() and "," not in text and text[:1] not in ("", '"', "[", "{", "@") and _guess(text) == text
+
+
+def _value(value: Any) -> str:
+    if value is None or type(value) is bool or (type(value) is int and abs(value) < 2**63):
+        return str(value)
+    if type(value) is float and math.isfinite(value):
+        return repr(value)
+    if type(value) is str and is_bare(value):
+        return value
+    stored = _to_stored(value)
+    if isinstance(stored, Opaque) and is_bare(stored.text) and _OPAQUE.fullmatch(f"@{stored.type}:"):
+        return f"@{stored.type}:{stored.text}"
+    document = json.loads(encode_params((("", stored),)))[0][1]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _to_stored(value: Any) -> Any:
+    """As `param_value`, and texts that are not valid Unicode as well."""
+    if isinstance(value, list | tuple):
+        return tuple(_to_stored(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    return value if type(value) in (str, float) else param_value(value)
+
+
+def _read_value(text: str, at: int) -> tuple[Any, int]:
+    if text[at : at + 1] in ('"', "[", "{"):
+        try:
+            document, end = _JSON.raw_decode(text, at)
+            if text[end : end + 1] in ("", ","):
+                return decode_params(json.dumps([["", document]]))[0][1], end + 1
+        except Exception:  # whatever is wrong with it, it is a text of 0.5.0 that only looks like JSON
+            pass
+    end = _end(text, at)
+    opaque = _OPAQUE.fullmatch(text, at, end)
+    return Opaque(*opaque.groups()) if opaque else _guess(text[at:end]), end + 1
+
+
+def _end(text: str, at: int) -> int:
+    """Where a value without quotes ends: at the comma before the next name. 0.5.0 wrote (1, 2) as it stands."""
+    end = text.find(",", at)
+    while end >= 0 and not (_KEY.match(text, end + 1)):
+        end = text.find(",", end + 1)
+    return end if end >= 0 else len(text)
+
+
+def _guess(text: str) -> Any:
+    """The type that 0.5.0 took a value for: int, float, bool, None, or the text itself."""
+    bare = text.strip()
+    if bare.lower() in _LITERALS:
+        return _LITERALS[bare.lower()]
+    if _INT.fullmatch(bare) and len(bare) < _LONGEST_INT:
+        return int(bare)
+    return float(bare) if _FLOAT.fullmatch(bare) else bare

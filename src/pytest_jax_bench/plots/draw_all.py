@@ -24,7 +24,7 @@ from benchax.errors import UsageError, one_of, reason_of, require
 from benchax.reporting.chart import Chart
 from benchax.reporting.figures import draw_together
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.csv.text import decode_parameters
+from pytest_jax_bench.csv.lines import decode_parameters
 from pytest_jax_bench.data import last_entries_with, load_bench_data
 from pytest_jax_bench.plots import custom, pictures
 from pytest_jax_bench.plots.readings import Rows

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_jax_bench.csv.files import append, file_for, read
-from pytest_jax_bench.csv.text import encode_parameters
+from pytest_jax_bench.csv.lines import encode_parameters
 
 FOLDER = Path("out")
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.model import Opaque
-from pytest_jax_bench.csv.text import decode_parameters, encode_parameters, one_line, unword, word
+from pytest_jax_bench.csv.lines import decode_parameters, encode_parameters, one_line, unword, word
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates as well
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT
