@@ -15,11 +15,11 @@ from typing import Any
 
 from benchax import codec, units
 from benchax.errors import FormatError, UsageError
-from benchax.reporting.document import Table, TableCell, TableColumn
 from benchax.reporting.exports import entries, pytest_benchmark_document, stats
 from pytest_jax_bench import table
 from pytest_jax_bench.benchmark_plugin import COLUMNS, TIMES
 from pytest_jax_bench.options import BenchmarkSettings
+from pytest_jax_bench.table import Table, TableCell
 
 Record = Mapping[str, Any]
 
@@ -176,11 +176,11 @@ def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved 
     if not wanted.columns and not wanted.time_unit and saved is None:
         found = table.tabulate_records(records)
         named = zip(found.rows, records, strict=True)
-        return Table(found.columns, tuple((TableCell(_name(r, wanted.name)), *row[1:]) for row, r in named))
+        return Table(found.names, tuple((TableCell(_name(r, wanted.name)), *row[1:]) for row, r in named))
     columns = wanted.columns or COLUMNS
     rows = [(_name(record, wanted.name), statistics_of(record), record) for record in records]
     unit = _unit([found for _, found, _ in rows], wanted.time_unit)
-    heads = [TableColumn(f"{c} ({unit})" if c in TIMES else c, "words") for c in columns]
+    heads = [f"{c} ({unit})" if c in TIMES else c for c in columns]
     cells: list[tuple[TableCell, ...]] = []
     for name, found, record in rows:
         before = (saved or {}).get(record["nodeid"])
@@ -188,9 +188,7 @@ def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved 
         cells.append((TableCell(name + mark), *_cells(found, columns, unit), table.status_of(record)))
         if before is not None:
             cells.append((TableCell(f"{name} (saved)", "faint"), *_cells(before, columns, unit), TableCell("")))
-    return Table(
-        (TableColumn("Test", "names"), *heads, TableColumn("Status", "words")), tuple(cells)
-    ).without_empty_columns()
+    return Table(("Test", *heads, "Status"), tuple(cells)).without_empty_columns()
 
 
 def _unit(found: Sequence[Mapping[str, Any]], asked: str | None) -> str:

@@ -27,7 +27,6 @@ from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds, StepResults
-from pytest_jax_bench.plots import custom
 
 if TYPE_CHECKING:
     from pytest_jax_bench import fail_slower
@@ -187,9 +186,15 @@ def _make_record(
         "ranges": _ranges(measured, row["eager_peak_bytes"]),
         "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
-        "plots": custom.pack(context.marker, context.module) if context.settings.plot else {},
+        "plots": _pack_plots(context) if context.settings.plot else {},
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
     }
+
+
+def _pack_plots(context: BenchContext) -> dict[str, str]:
+    from pytest_jax_bench.plots.draw_all import pack
+
+    return pack(context.marker, context.module)
 
 
 def _make_row(call: MeasureCall, measured: StepResults, rounds: Rounds, context: BenchContext) -> dict[str, Any]:

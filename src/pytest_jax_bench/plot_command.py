@@ -22,8 +22,7 @@ from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import facts_of
 from pytest_jax_bench.options import is_match
 from pytest_jax_bench.plots.draw_all import KINDS, PlotRequest, draw_all
-from pytest_jax_bench.plots.pictures import MOST_RUNS
-from pytest_jax_bench.plots.readings import natural
+from pytest_jax_bench.plots.pictures import MOST_RUNS, natural
 
 HEADER = 80
 """Lines at the top of a CSV file that can contain its facts."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,21 @@ from typing import Any
 import pytest
 
 from benchax.errors import BenchaxError
-from benchax.reporting.document import Table
 from benchax.units import plural
-from pytest_jax_bench import stash, table
+from pytest_jax_bench import stash
 from pytest_jax_bench.options import PluginSettings
+from pytest_jax_bench.table import (
+    LONGEST,
+    VERDICTS,
+    Record,
+    Table,
+    count_gray,
+    fit,
+    has_ranges,
+    tabulate_records,
+    truncate,
+)
 
-Record = Mapping[str, Any]
 TITLE = "Pytest Jax Benchmark (PTJB) results"
 
 MARKUP: dict[str, dict[str, bool]] = {
@@ -99,7 +108,7 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
 
         hooked = benchmark_hooks.group(reporter.config, records, wanted.group_by)
     if not (hooked or vars(wanted) or any((r.get("benchmark") or {}).get("group") for r in records)):
-        _table(reporter, table.tabulate_records(records))
+        _table(reporter, tabulate_records(records))
         return
     # Here, because few sessions need it.
     from pytest_jax_bench import benchmark_reports
@@ -113,7 +122,7 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
             reporter.write_line(f"ptjb: not compared. {error}")
     for title, group in hooked or benchmark_reports.group(records, wanted):
         if title:
-            reporter.write_line(f"group {table.truncate(title, 200)}: {plural(len(group), 'measurement')}")
+            reporter.write_line(f"group {truncate(title, 200)}: {plural(len(group), 'measurement')}")
         _table(reporter, benchmark_reports.tabulate(group, wanted, saved))
 
 
@@ -121,7 +130,7 @@ def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
     """By pytest's writer, which knows how wide this terminal is and whether it shows colours. Logs aren't folded."""
     writer = reporter.config.get_terminal_writer()
     width = writer.fullwidth if reporter.isatty else None
-    for line in table.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
+    for line in fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
         reporter.write_line(line)
 
 
@@ -146,9 +155,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -> list[str]:
-    lines = [f"{_name(r)}: {table.truncate(note, 500)}" for r in records for note in r["notes"]]
-    lines += [f"{_name(r)}: {table.truncate(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
-    if table.has_ranges(records):
+    lines = [f"{_name(r)}: {truncate(note, 500)}" for r in records for note in r["notes"]]
+    lines += [f"{_name(r)}: {truncate(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
+    if has_ranges(records):
         lines.append(
             "ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest reading"
         )
@@ -160,7 +169,7 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
     if settings.fail_slower is not None and unmatched:
         lines.append(f"ptjb: nothing to compare with (--ptjb-fail-slower): {_share(unmatched, records)}")
-    if gray := table.unjudged(records):
+    if gray := count_gray(records):
         hint = "" if verbosity >= 1 else " (-v says why)"
         lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict{hint}")
     if verbosity >= 1:  # each reason once, with the number of cells that it explains
@@ -180,7 +189,7 @@ def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
     counts = Counter(gate["verdict"] for _, gate in compared)
     lines: list[str] = []
     if compared and verbosity >= 0:
-        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in table.VERDICTS if counts[verdict])
+        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
         lines.append(f"ptjb: {_share(compared, records)} compared side by side (--ptjb-fail-slower): {listed}")
     if verbosity >= 1:
         lines += [f"{_name(r)}: {gate['text']}, against {gate['against']}" for r, gate in compared]
@@ -205,7 +214,7 @@ def unjudged(records: Sequence[Record], settings: PluginSettings) -> list[str]:
 
 
 def _name(record: Record) -> str:
-    return f"{table.truncate(record['nodeid'], 200)} #{table.truncate(record['row']['tag'], table.LONGEST)}"
+    return f"{truncate(record['nodeid'], 200)} #{truncate(record['row']['tag'], LONGEST)}"
 
 
 def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
@@ -238,21 +247,21 @@ def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 
 def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:
     """Reads the plot options of the test's own marker."""
-    from pytest_jax_bench.plots import custom  # with NumPy, which a session without plots need not wait for
+    from pytest_jax_bench.plots import draw_all  # with NumPy, which a session without plots need not wait for
 
     own = config.stash[stash.MARKED].get(record["nodeid"])
     if own is not None:
-        return {name: own[name] for name in (*custom.KEYWORDS, "only_last") if own.get(name) is not None}
+        return {name: own[name] for name in (*draw_all.KEYWORDS, "only_last") if own.get(name) is not None}
     chosen: dict[str, Any] = {"only_last": record["only_last"]}
     for name, packed in record["plots"].items():
         try:
-            chosen[name] = custom.unpack(packed)
+            chosen[name] = draw_all.unpack(packed)
         except Exception as error:  # whatever importing a test file raises
             problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
     return chosen
 
 
-def write_json(path: Path, records: Sequence[Mapping[str, Any]], *, session: str) -> None:
+def write_json(path: Path, records: Sequence[Record], *, session: str) -> None:
     document = {
         "format": "ptjb-json",
         "version": VERSION,

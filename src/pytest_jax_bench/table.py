@@ -11,12 +11,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from benchax import units
-from benchax.reporting.comparisons import COUNTED
-from benchax.reporting.document import Style, Table, TableCell, TableColumn
 from pytest_jax_bench.baseline import TIMES, number_of
 
 Record = Mapping[str, Any]
@@ -34,21 +31,34 @@ TITLES = {
 LEAST_BYTES = {"jit_constants_bytes": 100_000}
 """Smaller constants are of no interest."""
 LONGEST = 60
+Style = Literal["", "good", "bad", "warning", "faint"]
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 """By verdict. Faint, which is gray, means no verdict."""
-COLUMNS = (
-    TableColumn("Test", "names"),
-    TableColumn("C.Run", "words"),
-    TableColumn("Tag", "words"),
-    *(TableColumn(title, "words") for title in TITLES.values()),
-    TableColumn("Status", "words"),
-)
-"""These columns are not numbers: the compared values are next to them."""
+LESS_OR_MORE = {"faster": "less", "slower": "more"}
+
+
+class TableCell(NamedTuple):
+    """A text and its style."""
+
+    text: str
+    style: Style = ""
+
+
+class Table(NamedTuple):
+    """Rows below their titles. Not the one of `benchax.reporting`: importing that takes long, and this is enough."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
+
+    def without_empty_columns(self) -> Table:
+        kept = [i for i in range(len(self.names)) if any(row[i].text for row in self.rows)]
+        return Table(tuple(self.names[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in self.rows))
 
 
 def tabulate_records(records: Sequence[Record]) -> Table:
     """A row for each record, without the columns that no record fills."""
-    return Table(COLUMNS, tuple(map(_list_cells, records))).without_empty_columns()
+    names = ("Test", "C.Run", "Tag", *TITLES.values(), "Status")
+    return Table(names, tuple(map(_list_cells, records))).without_empty_columns()
 
 
 def _list_cells(record: Record) -> tuple[TableCell, ...]:
@@ -94,11 +104,11 @@ def _number(record: Record, metric: str) -> TableCell:
         return TableCell(text)
     # Bytes are less or more, not faster or slower.
     change = record.get("changes", {}).get(metric)
-    words = (text, change, verdict if is_time else COUNTED[verdict])
+    words = (text, change, verdict if is_time else LESS_OR_MORE[verdict])
     return TableCell(" ".join(filter(None, words)), STYLES[verdict])
 
 
-def unjudged(records: Sequence[Record]) -> int:
+def count_gray(records: Sequence[Record]) -> int:
     """How many cells are gray."""
     return sum(cell.style == "faint" for row in tabulate_records(records).rows for cell in row)
 
@@ -212,7 +222,7 @@ def _forms(table: Table) -> Iterator[list[tuple[TableCell, ...]]]:
     """The rows with their header: as they are, with shorter values, and without usual columns."""
     rows = [tuple(TableCell(name) for name in table.names), *table.rows]
     yield rows
-    rows = [tuple(replace(c, text=c.text.replace(" -> ", "->").replace(" ± ", "±")) for c in row) for row in rows]
+    rows = [tuple(TableCell(c.text.replace(" -> ", "->").replace(" ± ", "±"), c.style) for c in row) for row in rows]
     yield rows
     columns = zip(*table.rows, strict=True)
     kept = [i for i, cells in enumerate(columns) if {cell.text for cell in cells} != {USUAL.get(table.names[i])}]

@@ -98,7 +98,7 @@ def test_records_are_sorted(by: str | None, expected: list[object]) -> None:
 def test_columns_are_in_one_unit_and_a_saved_run_stands_beside(wanted, saved, lines) -> None:
     found = benchmark_reports.tabulate([A, C], BenchmarkSettings(**wanted), saved)
 
-    shown = [[column.name for column in found.columns], *([cell.text for cell in row] for row in found.rows)]
+    shown = [[*found.names], *([cell.text for cell in row] for row in found.rows)]
     assert [line[: len(lines[0])] for line in shown[: len(lines)]] == lines
 
 

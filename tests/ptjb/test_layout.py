@@ -34,7 +34,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_text_is_lost(width: int) -> N
     lines = table.fit(found, width)
 
     assert [line for line in lines if len(line) > width and line != WIDE] == []
-    cells = [re.sub(r" (->|±) ", r"\1", text) for row in found.lines for text in row if text != "base"]
+    cells = [re.sub(r" (->|±) ", r"\1", text) for row in found.rows for text, _ in row if text != "base"]
     assert [text for text in cells if text not in re.sub(r" (->|±) ", r"\1", "\n".join(lines))] == []
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from csv_rows_by_hand import a_record, a_row
 
-from benchax.reporting.document import TableCell
 from pytest_jax_bench import session_summary, table
 from pytest_jax_bench.options import Pin, PluginSettings
+from pytest_jax_bench.table import TableCell
 
 
 def cell(title: str, record: dict) -> TableCell:

@@ -1,9 +1,8 @@
 """The history of one test as a CSV file that people can read: named, written, numbered, and read as an array.
 
 `append` is the only writer. It is safe among many processes and against a kill at any moment. It locks the file, and
-replaces it in one step by a file with one more line, in our form: files of pytest-jax-bench 0.5.0, and lines that this
-version has added to ours, are then ours. A line that cannot be read becomes a comment. `file_for` maps a test to its
-file.
+replaces it in one step by a file with one more line. All lines then have our form, also those of pytest-jax-bench
+0.5.0. A line that cannot be read becomes a comment. `file_for` maps a test to its file.
 
 `run_id` counts the runs of a test, `commit_run` the runs of the same commit. All rows of one session are one run. A
 commit counts as the same whether it was clean or not ("6bc9501+").
@@ -218,7 +217,7 @@ _UNREADABLE = "# could not be read: "
 
 
 def _in_current_form(text: str, form: tuple[str, ...] | None) -> str:
-    """A line of a file in the current form. What cannot be read is kept as a comment."""
+    """A line of a file in the current form. An unreadable one becomes a comment."""
     is_comment = text.lstrip().startswith("#")
     if is_comment or not text.strip() or text.split()[-1] == END:
         return f"#{one_line(text.lstrip()[1:])}" if is_comment else text

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 from ptjb_rows import measured
 
-from pytest_jax_bench.plots.custom import CustomPlotFailed, draw, in_order
+from pytest_jax_bench.plots.draw_all import CustomPlotFailed, draw_custom, in_order
 
 
 def leaves_figures_open(data: Any) -> Any:
@@ -62,9 +62,9 @@ def returns_axes(data: Any) -> Any:
 def test_a_returned_figure_is_saved(function: Any, tmp_path: Path) -> None:
     path = tmp_path / "new" / "main_custom.png"
 
-    assert draw(saves_it_itself, measured(3), path) is None
+    assert draw_custom(saves_it_itself, measured(3), path) is None
     assert list(tmp_path.iterdir()) == []
-    assert draw(function, measured(3), path) == path
+    assert draw_custom(function, measured(3), path) == path
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -73,7 +73,7 @@ def test_figures_and_settings_of_a_plot_do_not_reach_the_next_one(function: Any,
     mine = plt.figure()
     try:
         with mpl.rc_context({"font.size": 11}):
-            draw(function, measured(3), tmp_path / "x.png")
+            draw_custom(function, measured(3), tmp_path / "x.png")
 
             assert plt.get_fignums() == [mine.number]
             assert mpl.rcParams["font.size"] == 11
@@ -93,11 +93,11 @@ def test_figures_and_settings_of_a_plot_do_not_reach_the_next_one(function: Any,
 )
 def test_a_failure_is_told_with_name_and_line(function: Any, expected: str, tmp_path: Path) -> None:
     with pytest.raises(CustomPlotFailed, match=expected):
-        draw(function, measured(3), tmp_path / "x.png")
+        draw_custom(function, measured(3), tmp_path / "x.png")
 
     assert plt.get_fignums() == []
     with pytest.raises(KeyboardInterrupt):  # this is none
-        draw(is_interrupted, measured(1), tmp_path / "x.png")
+        draw_custom(is_interrupted, measured(1), tmp_path / "x.png")
 
 
 def test_numeric_parameters_ascend_within_a_tag() -> None:

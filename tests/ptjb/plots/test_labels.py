@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.model import Opaque
-from pytest_jax_bench.plots.readings import as_text, distinct, list_texts, names_of_tests, natural, plain, short
+from pytest_jax_bench.plots.pictures import as_text, distinct, list_texts, names_of_tests, natural, plain, short
 
 ANY = st.text(st.characters())  # with control characters and lone surrogates
 
