@@ -27,7 +27,6 @@ from benchax.progress import Listener, Progress, follow_stages, quiet, show_prog
 from benchax.store.database import open_store
 from benchax.units import plural
 from benchax.workers.executors import executor_for
-from benchax.workers.ranks import is_following
 
 if TYPE_CHECKING:
     from benchax.clusters.agents import Agents
@@ -189,7 +188,7 @@ def run(
     for each in options:
         timers.parse(each.timer)
     run_id = run_id or uuid.uuid4().hex
-    if agents is None and is_following(options):
+    if agents is None and _is_following(options):
         options, report = [replace(each, store="off") for each in options], quiet
     measure = _measure_here if agents is None else partial(_measure_on, agents)
     for i, row in measure(listed, options, run_id, report):
@@ -199,6 +198,14 @@ def run(
         else:
             _store(row, each, i, outcome)
         yield row
+
+
+def _is_following(options: Sequence[Options]) -> bool:
+    if not any(each.nprocs for each in options):
+        return False
+    from benchax.workers.ranks import is_following  # noqa: PLC0415  # with all that starts processes
+
+    return is_following(options)
 
 
 def resolve_each(

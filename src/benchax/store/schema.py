@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -202,17 +203,16 @@ def _insert(table: str, row: Mapping[str, Any], end: str = "") -> str:
     return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))}) {end}"
 
 
+_NOT_STORABLE = re.compile('^"|[\0\ud800-\udfff]')
+
+
 def encode_text(value: Any) -> Any:
     """Prepares a value for a database. Databases refuse NUL (PostgreSQL) and lone surrogates (both) in a text.
 
     Such a text is stored as a JSON string, known by its leading quotation mark; so is one that begins with such a
     mark. All others are stored as they are, so that people can ask for them in SQL.
     """
-    if not isinstance(value, str) or not (
-        value.startswith('"') or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value)
-    ):
-        return value
-    return json.dumps(value)
+    return json.dumps(value) if isinstance(value, str) and _NOT_STORABLE.search(value) else value
 
 
 def decode_text(value: Any) -> Any:
