@@ -258,9 +258,7 @@ def test_a_row_that_cannot_be_stored_is_returned_with_a_warning(project: Path) -
 
     assert m.summary() is not None
     (warning,) = warned
-    assert str(warning.message).startswith(
-        "the row was measured but not stored: cannot write taken/benchax.db: taken is a file"
-    )
+    assert str(warning.message).startswith("the row was measured but not stored: cannot write taken/benchax.db: ")
     assert warning.filename == __file__
 
 
