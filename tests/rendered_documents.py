@@ -12,9 +12,9 @@ from html_reader import Reader
 from rich.cells import cell_len
 
 from benchax.reporting import html, markdown, terminal
-from benchax.reporting.chart import Chart
 from benchax.reporting.document import (
     Block,
+    Chart,
     Code,
     Document,
     Facts,

@@ -13,7 +13,17 @@ from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.model import Absent, CaseId, Estimate, Failure, Measurement, Remark, Version
 from benchax.results.audit import Audit, Checked, Checklist, Finding, Suppressed, Tick
-from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
+from benchax.results.experiment import (
+    Contribution,
+    Curve,
+    Errors,
+    Experiment,
+    Point,
+    Scaling,
+    ScalingCurve,
+    ScalingPoint,
+    VariantRow,
+)
 from benchax.results.inspection import (
     Constant,
     Constants,
@@ -43,7 +53,6 @@ from benchax.results.profile import (
     StepPart,
     StepSplit,
 )
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint
 from benchax.results.watch import (
     CachedProgram,
     CacheUse,

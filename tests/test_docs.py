@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import benchax
-from benchax.cli.help import COMMANDS
+from benchax.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

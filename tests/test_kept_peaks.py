@@ -9,7 +9,7 @@ import pytest
 from benchax import kept_peaks as module
 from benchax.kept_peaks import file_of, keep_peaks, kept_peaks
 from benchax.model import Absent
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 
 PEAKS = Peaks(2e10, 2**26, None, 2**18, {"f32": 1e11}, "2026", absent=(Absent("cache_bytes_per_s", "none here"),))
 

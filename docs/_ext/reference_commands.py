@@ -12,8 +12,7 @@ import typer.main
 from docstrings import escape
 
 import benchax
-from benchax.cli.help import COMMANDS
-from benchax.cli.main import app
+from benchax.cli.main import COMMANDS, app
 from benchax.options import TABLE
 
 

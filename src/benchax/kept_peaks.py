@@ -14,7 +14,7 @@ import platformdirs
 
 from benchax.errors import FormatError
 from benchax.json_values import decode_value
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 from benchax.whole_files import write_whole
 
 FORMAT = 1

@@ -9,7 +9,7 @@ import pytest
 from command_line import Benchax
 from git_repositories import git
 
-from benchax.cli.bisect import FOUND, SEVERAL_LEFT, _show
+from benchax.cli.compare import FOUND, SEVERAL_LEFT, show_bisected
 from benchax.paired_runs.bisect import Bisected
 
 
@@ -21,13 +21,13 @@ def test_a_commit_that_there_is_not_and_a_folder_without_git_are_refused(reposit
 
 
 def test_the_first_that_is_slower_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _show(Bisected(("b",)), lambda one: f"commit {one}") == FOUND
+    assert show_bisected(Bisected(("b",)), lambda one: f"commit {one}") == FOUND
 
     assert capsys.readouterr().out == "commit b is the first that is slower\n"
 
 
 def test_the_range_that_is_left_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _show(Bisected(("b", "c")), lambda one: f"commit {one}") == SEVERAL_LEFT
+    assert show_bisected(Bisected(("b", "c")), lambda one: f"commit {one}") == SEVERAL_LEFT
 
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("one of these 2 is the first that is slower")

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from benchax.cli.help import COMMANDS, load
+from benchax.cli.main import COMMANDS, load
 
 
 @pytest.mark.parametrize("name", COMMANDS)

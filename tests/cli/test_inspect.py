@@ -13,7 +13,7 @@ from command_line import Benchax
 
 from benchax import codec
 from benchax.machine import peaks as rates
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 
 FILE = """
 import benchax, jax, jax.numpy as jnp

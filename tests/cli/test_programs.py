@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchax.cli.programs import Waiting, at_terminal
+from benchax.cli.console import Waiting, at_terminal
 
 
 def said_by(folder: Path | None = None) -> tuple[Waiting, list[str]]:

@@ -15,7 +15,7 @@ from measurement_strategies import RICH
 from results_by_hand import every_result
 from site_stores import make_store, row
 
-from benchax.cli.report import read_results
+from benchax.cli.export import read_results
 from benchax.model import CaseId
 from benchax.renderers import RENDERERS
 from benchax.store.comparisons import append

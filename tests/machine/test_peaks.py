@@ -10,7 +10,7 @@ import pytest
 from benchax.errors import NotMeasured
 from benchax.machine import peaks as module
 from benchax.machine.peaks import peaks
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from benchax.errors import BenchaxError
 from benchax.machine.peaks import NO_PEAKS, matmul_type, roofline, timing_of
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement, Memory, Samples
 from benchax.options import resolve
-from benchax.results.inspection import Counts, Inspection, Place
-from benchax.results.roofline import Peaks, Timing
+from benchax.results.inspection import Counts, Inspection, Peaks, Place, Timing
 
 PEAKS = Peaks(1e9, 2**26, 4e9, 2**18, {"f32": 1e12})
 COUNTS = Counts(flops=2e9, transcendentals=None, bytes_accessed=4e6, is_exact=True)

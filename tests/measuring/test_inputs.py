@@ -25,7 +25,7 @@ from benchax.case import benchmark, make_case
 from benchax.errors import UsageError
 from benchax.measuring.inputs import make_inputs, static_arguments, undeclared_static
 from benchax.model import Failure, Samples, WorkPerCall
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 from benchax.specs import DTYPES
 
 NARROW = sorted(name for name in DTYPES if "64" not in name and "128" not in name)

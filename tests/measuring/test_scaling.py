@@ -19,7 +19,7 @@ from benchax.measuring.scaling import growing_axis, measure_scaling, read_counts
 from benchax.model import CaseId, Estimate
 from benchax.reporting import terminal
 from benchax.reporting.experiment import document_of_scaling as document
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint
+from benchax.results.experiment import Scaling, ScalingCurve, ScalingPoint
 
 
 def running(devices: int, seconds: float, work: float = 1.0) -> Any:

@@ -20,8 +20,8 @@ from benchax.environment import fingerprint
 from benchax.profiling import session
 from benchax.profiling.events import unite
 from benchax.profiling.trace import profile_of
+from benchax.results.inspection import Peaks
 from benchax.results.profile import Op, Profile
-from benchax.results.roofline import Peaks
 
 US = 10**6
 """Picoseconds."""

@@ -14,7 +14,7 @@ from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons
 from benchax.reporting import comparisons, figures
 from benchax.reporting import history as history_document
-from benchax.reporting.chart import (
+from benchax.reporting.document import (
     Axis,
     AxisTick,
     Chart,
@@ -26,7 +26,7 @@ from benchax.reporting.chart import (
     chart_heat_map,
     describe_value,
 )
-from benchax.reporting.chart import chart_heat_map as chart
+from benchax.reporting.document import chart_heat_map as chart
 from benchax.reporting.figures import MOST_NUMBERS
 
 HISTORY = history([*series([1.0, 1.1]), compared(2, None)])
@@ -100,7 +100,7 @@ def test_each_square_shows_its_number_with_its_unit_or_its_status_without_a_colo
 
     assert words(drawn) == ["2.50\nµs", "wrong\nshape"] * 2
     assert drawn.axes[0].images[0].get_array().mask.tolist() == [[False, True]] * 2
-    assert len(drawn.axes[0].patches) == 2
+    assert (drawn.axes[0].images[1].get_array()[..., -1] > 0).tolist() == [[False, True]] * 2
     assert len(drawn.axes[0].get_yticklabels()[1].get_text()) < 40
     assert png(drawn)
 
@@ -133,6 +133,5 @@ def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
 
     assert MOST_NUMBERS < 100 * 100
     assert words(drawn) == []
-    assert len(drawn.axes[0].patches) == 0
     assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == ["timeout"]
     assert png(drawn)

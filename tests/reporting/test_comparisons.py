@@ -21,7 +21,6 @@ from benchax.reporting import (
     comparisons,  # what plot needs
     display,  # noqa: F401  # what print needs
 )
-from benchax.reporting.chart import Shade
 from benchax.reporting.comparisons import (
     LOOKS,
     MOST_WORDS,
@@ -32,6 +31,7 @@ from benchax.reporting.comparisons import (
     function_grid,
     ticks,
 )
+from benchax.reporting.document import Shade
 from benchax.reporting.figures import SYMBOLS
 
 FIVE = (1e-4,) * 5

@@ -13,7 +13,7 @@ from rendered_documents import check_rendered
 from results_by_hand import every_result
 
 from benchax.model import Remark
-from benchax.reporting import display, error_rates, history, html, markdown
+from benchax.reporting import comparisons, display, history, html, markdown
 from benchax.reporting.display import document_of
 from benchax.reporting.document import (
     Block,
@@ -48,7 +48,7 @@ KINDS = tuple(every_result("f"))
 
 def documents(result: Any) -> Iterator[Document]:
     """As a terminal and as a page show it."""
-    functions = {"History": history.document, "ErrorRates": error_rates.document}
+    functions = {"History": history.document, "ErrorRates": comparisons.document_of_error_rates}
     if own := functions.get(type(result).__name__):
         yield own(result)
         return

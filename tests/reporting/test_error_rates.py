@@ -12,7 +12,8 @@ from comparisons_by_hand import compared
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.model import Failure, Noise
 from benchax.reporting import terminal
-from benchax.reporting.error_rates import document, to_plain_data
+from benchax.reporting.comparisons import document_of_error_rates as document
+from benchax.reporting.comparisons import to_plain_data
 
 
 def rates(*ratios: float, planted: float = 0.0) -> ErrorRates:

@@ -43,7 +43,7 @@ def elsewhere(listed: list[Comparison], first: int) -> list[Comparison]:
     ids=["rising", "another machine and a missing number", "the newest", "from nothing", "nothing", "no number"],
 )
 def test_bars_rise_with_the_ratio(listed: list[Comparison], longest: int, bars: str) -> None:
-    assert sparkline(history(listed), longest=longest) == bars
+    assert sparkline(history(listed), longest=longest).bars == bars
 
 
 EVENTFUL = elsewhere(series(stepping([(10, 1.0), (10, 1.12)], sd=0.001)), 15)
@@ -77,7 +77,7 @@ def test_changes_are_red_and_what_is_missing_is_faint() -> None:
 
 
 def test_noise_is_no_mountain() -> None:
-    bars = sparkline(history(series(stepping([(40, 1.0)], sd=0.005))))
+    bars = sparkline(history(series(stepping([(40, 1.0)], sd=0.005)))).bars
 
     assert set(bars) <= set(BARS[2:6])
 

@@ -14,19 +14,21 @@ from measurement_strategies import RICH
 
 from benchax.model import CaseId
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
-from benchax.reporting.chart import Axis, Chart, Points
 from benchax.reporting.document import (
+    Axis,
+    Chart,
     Code,
     Document,
     Paragraph,
+    Points,
     Style,
     Table,
     TableCell,
     TableColumn,
+    in_python,
 )
 from benchax.reporting.html import fragment
 from benchax.reporting.measurement import document
-from benchax.reporting.python_words import in_python
 
 RED = "rgb(224, 62, 62)"
 

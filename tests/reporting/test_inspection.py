@@ -53,10 +53,11 @@ from benchax.results.inspection import (
     NumberChange,
     Place,
     Primitive,
+    Roofline,
     Stage,
     TextDifference,
+    Timing,
 )
-from benchax.results.roofline import Roofline, Timing
 
 FOUND = Inspection(
     "f",

@@ -15,10 +15,10 @@ from benchax.reporting import (
     terminal,
 )
 from benchax.reporting import profile as reporting
-from benchax.reporting.chart import Line
-from benchax.reporting.document import Table
+from benchax.reporting.document import Line, Table
 from benchax.reporting.profile import chart_memory, draw_memory
 from benchax.reporting.profile import list_groups as blocks
+from benchax.results.inspection import Peaks
 from benchax.results.profile import (
     Column,
     CompileCost,
@@ -33,7 +33,6 @@ from benchax.results.profile import (
     Run,
     Timeline,
 )
-from benchax.results.roofline import Peaks
 
 OP = Op(
     "fusion.3",

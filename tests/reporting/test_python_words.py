@@ -12,8 +12,8 @@ from results_by_hand import every_result
 
 import benchax
 from benchax.model import Absent, CaseId, Remark
+from benchax.reporting.document import in_python, translate
 from benchax.reporting.measurement import document
-from benchax.reporting.python_words import in_python, translate
 from benchax.reporting.terminal import to_text
 
 

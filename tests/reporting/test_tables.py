@@ -44,7 +44,7 @@ from benchax.reporting.tables import (
     stored_grid,
 )
 from benchax.reporting.terminal import to_text
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 from benchax.stats.summary import Summary, summarize, summarize_run
 from benchax.store.schema import row_of
 

@@ -11,13 +11,25 @@ the program, the exit code shows the signal.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from benchax.cli.console import collect_cases, line, note, show, show_list, while_read, with_progress
+from benchax.cli.console import (
+    at_terminal,
+    check_writable,
+    collect_cases,
+    line,
+    note,
+    show,
+    show_list,
+    while_read,
+    with_progress,
+    write_documents,
+    write_text,
+)
 from benchax.cli.options import (
     COMMAND,
     MAX_TIME_OF_EACH,
@@ -31,8 +43,6 @@ from benchax.cli.options import (
     WhatOrCommand,
     takes_options,
 )
-from benchax.cli.output_files import check_writable, write_documents, write_text
-from benchax.cli.programs import at_terminal
 from benchax.errors import UsageError, one_of
 from benchax.options import split_names
 from benchax.reporting.audit import document, document_of_checklist, documents_of_all, to_sarif
@@ -91,16 +101,8 @@ def audit(
     if command:
         audits, code = _program(command, ids, given["timeout_s"], is_full=is_verbose)
     else:
-
-        def show_one(found: Audit, is_first: bool) -> None:
-            if as_json:
-                line(json.dumps(found.asdict()))
-                return
-            if not is_first:
-                line("")
-            show(document(found, is_verbose))
-
-        audits, code = _functions(what or ["."], pattern, params or [], ids, _limits_of_functions(given), show_one)
+        chosen = (what or ["."], pattern, params or [])
+        audits, code = _functions(chosen, ids, _limits_of_functions(given), as_json=as_json, is_full=is_verbose)
     for file, text in ((output, _json_lines), (sarif, to_sarif)):
         if file is not None:
             write_text(file, text(audits))
@@ -132,24 +134,28 @@ def _program(
 
 
 def _functions(
-    what: list[str],
-    pattern: str,
-    params: list[str],
+    chosen: tuple[list[str], str, list[str]],
     ids: Sequence[str] | None,
     limits: dict[str, Any],
-    show_one: Callable[[Audit, bool], None],
+    *,
+    as_json: bool,
+    is_full: bool,
 ) -> tuple[list[Audit], int]:
     """Returns (audits, exit code). The code is 2 if a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
     from benchax.auditing.evidence import NOT_BUILT, NOT_CALLED
 
     choose_rules(ids)
-    cases, code = collect_cases(what, pattern, params)
+    cases, code = collect_cases(*chosen)
     audits: list[Audit] = []
     for case in cases:
         # A log gets no line for each rule.
         found = with_progress(lambda report, case=case: audit_case(case, ids, **limits, report=report), None)
-        show_one(found, not audits)
+        if as_json:
+            line(json.dumps(found.asdict()))
+        else:
+            line("") if audits else None
+            show(document(found, is_full))
         audits.append(found)
     remarks = [remark for found in audits for remark in found.remarks if remark.severity == "error"]
     was_left_out = any(remark.code in (NOT_BUILT, NOT_CALLED) for remark in remarks)

@@ -1,23 +1,35 @@
-"""Writes results to stdout and the rest to stderr. Also collects the cases for commands."""
+"""Writes results to stdout, the rest to stderr, and files where the user wants them. Also collects the cases for
+commands, and says what a program of the user does.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
+import shlex
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from benchax.errors import UsageError, require
 from benchax.printable import show_controls
-from benchax.progress import Listener, show_progress
+from benchax.progress import Listener, round_seconds, show_progress
+from benchax.units import seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from benchax.case import Case
+    from benchax.grids.result import GridResult
+    from benchax.hooks.command import EndedCommand
     from benchax.model import Measurement
+    from benchax.renderers import SavedAsPage
     from benchax.reporting.document import Document
+
 
 T = TypeVar("T")
 
@@ -130,3 +142,138 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
     for each in broken:
         note(f"error: {each.message}\n{each.traceback}")
     return cases, 2 if broken else 0
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+#
+# The check of a file comes before an hour of measuring, not after it.
+
+
+DRAWN = (".png", ".svg", ".pdf")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raises `UsageError` if a file cannot have that name."""
+    for path in paths:
+        if path is not None and not _can_be(path):
+            raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
+
+
+def check_drawable(plot: Path | None) -> None:
+    """Checks the file of a figure like `check_writable`. Also raises `MissingPackage` without matplotlib."""
+    if plot is None:
+        return
+    if plot.suffix not in DRAWN or not _can_be(plot):
+        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
+    require("matplotlib", doing="--plot")
+
+
+def _can_be(path: Path) -> bool:
+    return path.absolute().parent.is_dir() and not path.is_dir()
+
+
+def write_text(file: Path, text: str) -> None:
+    """Writes the file, and makes its folder. Raises `UsageError` with the reason of the operating system."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot. Line breaks stay as they are.
+        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    except OSError as error:
+        raise _refuse(file, error) from error
+
+
+def write_figure(plot: Path, figure: Any) -> None:
+    """Saves matplotlib's figure. Raises `UsageError` with the reason of the operating system."""
+    try:
+        figure.savefig(plot)
+    except OSError as error:
+        raise _refuse(plot, error) from error
+
+
+def write_page(file: Path | None, result: SavedAsPage | GridResult) -> None:
+    """Writes the page if there is a file for it. Raises `UsageError` with the reason of the operating system."""
+    if file is not None:
+        # Teaches results to write pages, as the import of a public name does, which commands do without.
+        importlib.import_module("benchax.reporting.display")
+        result.to_html(file)
+        note(f"page written to {file}")
+
+
+def write_documents(file: Path | None, documents: Sequence[Document]) -> None:
+    """Writes documents as `write_page` does. The first document is the head of the page, and its parts follow."""
+    from benchax.reporting.html import save_page
+
+    if file is not None:
+        save_page(file, documents)
+        note(f"page written to {file}")
+
+
+def _refuse(file: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write to {str(file)!r}: {error.strerror or error}", "a file that can be written")
+
+
+# ---- the user's program ----------------------------------------------------------------------------------------------
+#
+# Messages at a terminal about the user's program: while it runs, and how it ended.
+#
+# The end of the program is unknown, so there is no remaining time. A message has the elapsed time, what it waits for,
+# and the news from the hook inside the program. Messages are rare, because the terminal is the program's. The hook
+# writes its news to a folder, with a file for each process.
+
+
+FIRST_S = 10.0
+THEN_TIMES = 3
+"""Messages come after 10 s, 30 s, 90 s and so on, because each line interrupts the program's own output."""
+
+
+class Waiting:
+    """Prints a message when there is news, or after a long silence. The caller calls it once a second.
+
+    Args:
+        command: the name of the benchax command, such as watch.
+        folder: the program's processes write their news there; None if they have no news.
+        say: prints a message; tests replace it.
+    """
+
+    def __init__(self, command: str, folder: Path | None = None, say: Callable[[str], None] = note) -> None:
+        self.command, self.folder, self.say = command, folder, say
+        self.due_s = FIRST_S
+        self.told: dict[Path, str] = {}
+
+    def __call__(self, elapsed_s: float) -> None:
+        news = self._hear()
+        if news or elapsed_s >= self.due_s:
+            rest = "; ".join(news) or "the report comes when the program ends"
+            self.say(f"\nbenchax {self.command}: after {round_seconds(elapsed_s)}: {rest}")
+            self.due_s = max(FIRST_S, THEN_TIMES * elapsed_s)
+
+    def _hear(self) -> list[str]:
+        """Returns the texts that are new since the last call."""
+        files = sorted(self.folder.glob("*.txt")) if self.folder else []
+        before, self.told = self.told, {file: file.read_text(encoding="utf-8") for file in files}
+        return [text for file, text in self.told.items() if text and before.get(file) != text]
+
+
+def at_terminal(command: str, folder: Path | None = None) -> Waiting | None:
+    """Returns None if stderr is not a terminal, so that these messages do not fill a log."""
+    return Waiting(command, folder) if sys.stderr.isatty() else None
+
+
+def describe_end(command: Sequence[str], ended: EndedCommand) -> str:
+    """Returns a text such as: benchax: python train.py ended with 0 after 12.3 s."""
+    after = f"after {seconds(ended.elapsed_s)}"
+    # A real-time signal has no name.
+    known = {each.value: each.name for each in signal.Signals}
+    how = f"ended with {ended.exit_code} {after}"
+    if ended.is_timed_out:
+        how = f"was ended {after}, when its time was up"
+    elif ended.signal is not None:
+        how = f"was ended by {known.get(ended.signal, f'signal {ended.signal}')} {after}"
+    return f"benchax: {shlex.join(command)} {how}"
+
+
+def tell_end(command: Sequence[str], ended: EndedCommand, remarks: Iterable[str] = ()) -> None:
+    """Prints how the program ended, and remarks about it."""
+    note(f"\n{describe_end(command, ended)}")
+    for remark in (*ended.remarks, *remarks):
+        note(f"note: {remark}")

@@ -19,8 +19,7 @@ from benchax.cli import grid, run
 from benchax.cli.compare import compare_functions
 from benchax.cli.console import line, note, show
 from benchax.cli.options import Given, takes_options
-from benchax.cli.profile import profile_cases
-from benchax.cli.profile_output import Wanted, folder_for, near
+from benchax.cli.profile import Wanted, folder_for, near, profile_cases
 from benchax.errors import UsageError, one_of
 from benchax.reporting.comparisons import function_grid, summary
 from benchax.reporting.document import Document, Paragraph, tabulate

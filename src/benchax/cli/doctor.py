@@ -16,7 +16,7 @@ from benchax.comparing.error_rates import ErrorRates
 from benchax.environment import capture
 from benchax.errors import UsageError
 from benchax.progress import ProgressEvent, show_progress
-from benchax.reporting import error_rates
+from benchax.reporting.comparisons import document_of_error_rates, to_plain_data
 from benchax.reporting.document import Document, Facts, Paragraph, Section, TextRow, list_remarks
 from benchax.reporting.tables import environment
 from benchax.units import percent, read_duration, seconds
@@ -70,23 +70,19 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
     from benchax.paired_runs import protocol
 
     found: ErrorRates | None = None
-    stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
         with show_progress(True) as report:
             for found in protocol.measure_rounds(max_time_s or protocol.MAX_TIME_S, report):
                 verdicts = f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s"
                 report(ProgressEvent(verdicts, is_lasting=True))
-    except KeyboardInterrupt as interrupt:
-        stopped = interrupt
-    if found is None:
-        note("no round was finished, so that nothing is known")
-    elif as_json:
-        line(json.dumps(error_rates.to_plain_data(found), indent=2))
-    else:
-        show(error_rates.document(found))
-    if stopped is not None:
-        raise stopped
+    finally:  # also after Ctrl-C
+        if found is None:
+            note("no round was finished, so that nothing is known")
+        elif as_json:
+            line(json.dumps(to_plain_data(found), indent=2))
+        else:
+            show(document_of_error_rates(found))
 
 
 # ---- this machine -----------------------------------------------------------------------------------------------
@@ -132,12 +128,11 @@ def _section(found: Diagnosis) -> Section:
         detail = "is the standard deviation from moment to moment, in earlier runs; intervals between processes hold it"
         rows.append(TextRow("pace", percent(noise.pace_scatter), detail))
     if noise.load_1m is not None:
-        rows.append(
-            TextRow("load", f"{noise.load_1m:.2f}", f"over the last minute, on {found.environment.cores or '?'} cores")
-        )
+        detail = f"over the last minute, on {found.environment.cores or '?'} cores"
+        rows.append(TextRow("load", f"{noise.load_1m:.2f}", detail))
     if spread is not None:
-        slowest = f"{spread.p99_over_median:.2f} ×"
-        detail = f"of {seconds(spread.median_s)} of fixed work; the slowest of a hundred takes {slowest}"
+        fixed = f"of {seconds(spread.median_s)} of fixed work"
+        detail = f"{fixed}; the slowest of a hundred takes {spread.p99_over_median:.2f} ×"
         rows.append(TextRow("spread", percent(spread.relative_iqr), detail))
     return Section("this machine, now", tuple(rows))
 

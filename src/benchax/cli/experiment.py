@@ -9,9 +9,17 @@ from typing import Annotated
 import typer
 
 from benchax.case import Case
-from benchax.cli.console import line, printing_to_stderr, show, show_list, with_progress
+from benchax.cli.console import (
+    check_writable,
+    line,
+    printing_to_stderr,
+    show,
+    show_list,
+    with_progress,
+    write_page,
+    write_text,
+)
 from benchax.cli.options import MAX_TIME_OF_ALL, Given, Html, JsonFile, NoJit, Params, takes_options
-from benchax.cli.output_files import check_writable, write_page, write_text
 from benchax.comparing.sequential import Effort
 from benchax.discovery import collect
 from benchax.errors import UsageError

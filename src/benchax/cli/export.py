@@ -1,26 +1,46 @@
-"""`benchax export`: writes a stored run in the format of another tool, to stdout or to a file."""
+"""`benchax export`: writes a stored run in the format of another tool, to stdout or to a file.
+
+`benchax report`: writes stored results as one self-contained page that you can send.
+
+`benchax site`: writes the history in a store as pages. You can open them from disk or put them on any server.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import note, print_content
-from benchax.cli.options import Store
-from benchax.cli.output_files import write_text
+from benchax.cli.console import check_writable, note, print_content, write_text
+from benchax.cli.options import Pattern, Store
+from benchax.cli.profile import read_trace
 from benchax.cli.store import open_listed_store
-from benchax.errors import UsageError
+from benchax.codec import VERSION_KEY
+from benchax.comparing.ranking import Comparisons
+from benchax.discovery import matches
+from benchax.errors import FormatError, StoreError, UsageError
+from benchax.json_values import Mismatch, converter
 from benchax.model import METRICS, Comparison, Measurement
 from benchax.reporting import asv
+from benchax.reporting.display import documents_of
+from benchax.reporting.document import Document, list_parts
 from benchax.reporting.exports import ASV, FORMATS, ExportedCase, check_format, entries
+from benchax.reporting.html import save_page
+from benchax.results.audit import Audit, Checklist
+from benchax.results.experiment import Experiment
 from benchax.store.baselines import rows_of
 from benchax.store.comparisons import history
 from benchax.store.database import DatabaseStore
-from benchax.units import plural
+from benchax.store.load import Rows, load
+from benchax.units import plural, size
+
+if TYPE_CHECKING:
+    Result = Experiment | Audit | Checklist
 
 
 def export(
@@ -103,3 +123,144 @@ def _date(commit: str) -> int:
             f"git does not know commit {commit[:12]} here, and asv wants its date",
             "a working directory inside the repository that was measured",
         ) from error
+
+
+# ---- benchax report --------------------------------------------------------------------------------------------------
+
+
+DEFAULT = Path("report.html")
+JSON = (".json", ".jsonl")
+
+
+def report(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[WHAT]",
+            help="A run, a baseline's name, a commit, or: last, last~1. Or a file: .jsonl with rows; JSON of an "
+            "experiment, an audit or a checklist; the trace of a profile.",
+        ),
+    ] = "last",
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.")] = DEFAULT,
+    pattern: Pattern = "",
+    store: Store = None,
+) -> None:
+    """Write stored results as a page: all numbers and interactive charts in one file, to send or to keep."""
+
+    check_writable(output)
+    save_page(output, _documents(what, pattern, store))
+    note(f"{output}: {size(output.stat().st_size)}")
+
+
+def _documents(what: str, pattern: str, store: str | None) -> tuple[Document, ...]:
+    """Returns the documents of a file or folder, if one has that name. Otherwise returns those of stored rows."""
+
+    path = Path(what)
+    if path.suffix in JSON or (os.sep in what and path.exists()) or path.suffix == ".pb":
+        return _of_file(path, pattern)
+    database = open_listed_store(store)
+    rows = _choose(rows_of(database, what), what, pattern)
+    head, *parts = documents_of(rows)
+    found = tuple(find_comparisons(database, rows))
+    return (head, *(documents_of(Comparisons(found)) if found else ()), *parts)
+
+
+def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
+
+    if path.suffix not in JSON:
+        return documents_of(read_trace(path))
+    results = read_results(path) if path.is_file() else None
+    if results is None:
+        return documents_of(_choose(load(path), str(path), pattern))
+    if pattern:
+        raise UsageError(f"--filter {pattern!r} of {str(path)!r}, which holds no rows", "--filter of rows only")
+    parts = [part for found in results for part in documents_of(found)]
+    return list_parts(f"{len(results)} results of {path.name}", parts)
+
+
+def _choose(rows: Sequence[Measurement], what: str, pattern: str) -> Rows:
+
+    chosen = tuple(m for m in rows if not pattern or matches(m.case, pattern))
+    if rows and not chosen:
+        raise UsageError(f"no case of {what!r} is called {pattern!r}", "a part of a name, or a pattern with * or ?")
+    return Rows(chosen)
+
+
+# ---- results that are not rows ---------------------------------------------------------------------------------------
+
+
+SHOWN = 60
+"""An error quotes this many characters of an unreadable line."""
+READABLE = "a file that this benchax wrote: rows (run --json), experiments, audits or checklists (--json, --output)"
+
+
+def read_results(file: Path) -> list[Result] | None:
+    """Reads a file of results. Returns None if it holds something else, usually rows, which have separate readers.
+
+    Raises:
+        FormatError: the file holds results, but benchax could not show all of them.
+        StoreError: benchax cannot read the file.
+    """
+
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise StoreError(f"cannot read {str(file)!r}: {why}", READABLE) from error
+    first = next((line for line in lines if line.strip()), "")
+    kind, document = _kind_of(first)
+    if kind is None:
+        if isinstance(document, dict) and VERSION_KEY not in document:
+            raise FormatError(f"{str(file)!r} holds nothing that can be shown, such as {first[:SHOWN]!r}", READABLE)
+        return None
+    return [_read_line(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _kind_of(line: str) -> tuple[type[Result] | None, Any]:
+    """(the kind of a result, by the keys that only this kind has; the document)"""
+    try:
+        document: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None, None
+    keys = set(document) if isinstance(document, dict) else set()
+    kinds: dict[str, type[Result]] = {"baseline": Experiment, "checked": Audit, "ticks": Checklist}
+    return next((kind for key, kind in kinds.items() if {key, "name", "signature"} <= keys), None), document
+
+
+def _read_line(file: Path, number: int, line: str) -> Result:
+
+    kind, document = _kind_of(line)
+    where = f"line {number} of {str(file)!r}"
+    if kind is None:
+        raise FormatError(f"{where} is no experiment, audit or checklist, as the first one is", READABLE)
+    try:
+        found: Result = converter(kind).decode(document)
+    except Mismatch as mismatch:
+        raise FormatError(f"{where} cannot be read back: {mismatch}", mismatch.expected) from mismatch
+    if json.loads(json.dumps(found.asdict(), default=str)) != document:
+        raise FormatError(f"{where} was written by another version, and something of it would be lost", READABLE)
+    return found
+
+
+# ---- benchax site ----------------------------------------------------------------------------------------------------
+
+
+SITE = Path("site")
+
+
+def site(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Write the site to this folder.")
+    ] = SITE,
+    store: Store = None,
+) -> None:
+    """Write a site of the history: recent changes, a page for each case, and any two commits side by side.
+
+    The next time, it writes only pages whose rows have changed.
+    """
+    from benchax.reporting.site.publishing import publish
+
+    done = publish(open_listed_store(store), output)
+    pages = f"{done.written} of {plural(done.cases, 'page')} of cases written"
+    versions = f"{done.versions_written} of {plural(done.versions, 'version')}"
+    note(f"{done.folder / 'index.html'}: {pages}, {versions}, {plural(done.others, 'other file')}")

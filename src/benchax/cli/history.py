@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from benchax.cli.console import line, note, show
+from benchax.cli.console import check_drawable, check_writable, line, note, show, write_documents, write_figure
 from benchax.cli.options import Html, Plot, Store
-from benchax.cli.output_files import check_drawable, check_writable, write_documents, write_figure
 from benchax.cli.store import open_listed_store
 from benchax.codec import encode_params
 from benchax.comparing.history import History

@@ -16,16 +16,23 @@ import typer
 from benchax import codec
 from benchax.case import Case
 from benchax.checkouts.launch import Selection
-from benchax.cli.console import collect_cases, line, note, printing_to_stderr, with_progress
+from benchax.cli.console import (
+    check_writable,
+    collect_cases,
+    line,
+    note,
+    printing_to_stderr,
+    with_progress,
+    write_page,
+    write_text,
+)
 from benchax.cli.options import Html, Params, Pattern, What
-from benchax.cli.output_files import check_writable, write_page, write_text
 from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.reporting import inspection
 from benchax.reporting.document import Document
 from benchax.reporting.inspection import PARTS, TEXTS, document_of_difference
 from benchax.reporting.terminal import to_text
-from benchax.results.inspection import Inspection
-from benchax.results.roofline import Roofline
+from benchax.results.inspection import Inspection, Roofline
 
 GRAPH = "graph"
 TIME_OPTIONS = {

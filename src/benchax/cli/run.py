@@ -17,9 +17,18 @@ from typing import Annotated, Any
 import typer
 
 from benchax.case import FORWARD, Case, check_mode
-from benchax.cli.console import collect_cases, line, note, print_json, printing_to_stderr, show, with_progress
+from benchax.cli.console import (
+    check_writable,
+    collect_cases,
+    line,
+    note,
+    print_json,
+    printing_to_stderr,
+    show,
+    with_progress,
+    write_documents,
+)
 from benchax.cli.options import Given, Html, On, Params, Pattern, Reasons, What, takes_options
-from benchax.cli.output_files import check_writable, write_documents
 from benchax.comparing.ranking import Comparisons
 from benchax.discovery import read_work
 from benchax.errors import UsageError
@@ -32,7 +41,7 @@ from benchax.reporting.document import Document, Paragraph, list_parts
 from benchax.reporting.experiment import document_of_scaling
 from benchax.reporting.measurement import answer, document, list_measurements, overview
 from benchax.reporting.tables import describe_machine
-from benchax.results.scaling import Scaling
+from benchax.results.experiment import Scaling
 from benchax.specs import read_mesh
 from benchax.store.load import Rows
 from benchax.units import plural

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import note, while_read, width_aside
+from benchax.cli.console import (
+    at_terminal,
+    check_writable,
+    describe_end,
+    note,
+    while_read,
+    width_aside,
+    write_documents,
+    write_text,
+)
 from benchax.cli.options import Given, Html, JsonFile, takes_options
-from benchax.cli.output_files import check_writable, write_documents, write_text
-from benchax.cli.programs import at_terminal, describe_end
 from benchax.reporting.document import Document, Heading, decode_document, list_lines
 from benchax.units import percent
 

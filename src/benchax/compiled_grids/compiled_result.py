@@ -29,7 +29,7 @@ from benchax.measuring.remarks import describe_busy
 from benchax.model import Remark
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Heading, Paragraph, TableColumn, list_lines, list_remarks, tabulate
-from benchax.reporting.pages.page import save_page
+from benchax.reporting.html import save_page
 from benchax.reporting.tables import CASE, describe_machine
 from benchax.stats.summary import Summary, summarize
 from benchax.units import plural, seconds, seconds_range

@@ -16,8 +16,25 @@ from typing import TYPE_CHECKING, Any
 from benchax.clusters.agents import Dispatcher, Node
 from benchax.comparing.ranking import Rank, share_places
 from benchax.model import Absent, Estimate
-from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine, Square, chart_heat_map
-from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
+from benchax.reporting.document import (
+    Axis,
+    AxisTick,
+    Chart,
+    Document,
+    Heading,
+    Line,
+    Mark,
+    Paragraph,
+    Points,
+    ReferenceLine,
+    Square,
+    Style,
+    Table,
+    TableCell,
+    TableColumn,
+    chart_heat_map,
+    tabulate,
+)
 from benchax.reporting.tables import ESTIMATE, describe_machine, estimate, one_line, truncate
 from benchax.stats.verdicts import grade
 from benchax.units import number, percent, plural, seconds

@@ -27,7 +27,7 @@ from benchax.grids.rendering import GridRanking, NodeShare, rank
 from benchax.model import Absent, Failure, Measurement, Numerics, Samples, Stages
 from benchax.reporting import figures, html, terminal
 from benchax.reporting.document import Document
-from benchax.reporting.pages.page import save_page
+from benchax.reporting.html import save_page
 from benchax.stats.summary import Summary
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from benchax.environment import fingerprint, read_text
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.kept_peaks import file_of, keep_peaks, read_peaks
 from benchax.model import Absent, Measurement
-from benchax.results.inspection import Inspection
-from benchax.results.roofline import Peaks, Roofline, Timing
+from benchax.results.inspection import Inspection, Peaks, Roofline, Timing
 from benchax.specs import DTYPES
 
 MatmulType = Literal["f32", "bf16", "f64"]

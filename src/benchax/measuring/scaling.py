@@ -37,7 +37,7 @@ from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import Subject
 from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingKind, ScalingPoint
+from benchax.results.experiment import Scaling, ScalingCurve, ScalingKind, ScalingPoint
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec
 from benchax.stats.verdicts import ratio_of
 from benchax.units import plural

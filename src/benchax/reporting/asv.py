@@ -26,6 +26,7 @@ from typing import Any
 from benchax.errors import UsageError
 from benchax.model import CaseId, Environment, Opaque
 from benchax.reporting.exports import ExportedCase, drop_unknown
+from benchax.reporting.tables import group_by
 from benchax.stats.intervals import median_interval
 
 LEVEL = 0.99
@@ -51,15 +52,13 @@ def files(found: Sequence[ExportedCase], dates: Mapping[str, int]) -> dict[str, 
     Raises:
         UsageError: a row whose commit is not known; asv keeps results by commit.
     """
-    for entry in found:
-        if entry.m.environment.commit is None:
-            raise UsageError(
-                f"{entry.label!r} was measured outside of any commit", "rows with a commit, by which asv keeps results"
-            )
-    groups = _by_name(found)
+    if unknown := [entry.label for entry in found if entry.m.environment.commit is None]:
+        problem = f"{unknown[0]!r} was measured outside of any commit"
+        raise UsageError(problem, "rows with a commit, by which asv keeps results")
+    groups = group_by(found, _name)
     grids = {name: grid_of([entry.m.case for entry in group]) for name, group in groups.items()}
     written = {"benchmarks.json": _dump({name: _describe(name, grid) for name, grid in grids.items()} | {"version": 2})}
-    for (machine, stem), rows in _by_file(found).items():
+    for (machine, stem), rows in group_by(found, _file).items():
         env = rows[0].m.environment
         written[f"{machine}/machine.json"] = _dump(_machine(env) | {"version": 1})
         written[f"{machine}/{stem}.json"] = _dump(
@@ -128,12 +127,8 @@ def _text(value: Any) -> str:
     return f"<{value.type} {value.text}>" if isinstance(value, Opaque) else repr(value)
 
 
-def _by_name(found: Sequence[ExportedCase]) -> dict[str, list[ExportedCase]]:
-    groups: dict[str, list[ExportedCase]] = {}
-    for entry in found:
-        name = replace(entry.m.case, params=()).label or "(no name)"
-        groups.setdefault(name, []).append(entry)
-    return groups
+def _name(entry: ExportedCase) -> str:
+    return replace(entry.m.case, params=()).label or "(no name)"
 
 
 def _describe(name: str, grid: AsvGrid) -> dict[str, Any]:
@@ -145,14 +140,10 @@ def _describe(name: str, grid: AsvGrid) -> dict[str, Any]:
 # ---- results ----------------------------------------------------------------------------------------------------
 
 
-def _by_file(found: Sequence[ExportedCase]) -> dict[tuple[str, str], list[ExportedCase]]:
-    groups: dict[tuple[str, str], list[ExportedCase]] = {}
-    for entry in found:
-        env = entry.m.environment
-        # asv looks for results under the first eight digits of a commit.
-        stem = f"{(env.commit or '')[:8]}-{_environment(env)}"
-        groups.setdefault((_machine_name(env), stem), []).append(entry)
-    return groups
+def _file(entry: ExportedCase) -> tuple[str, str]:
+    """(folder, stem). asv looks for results under the first eight digits of a commit."""
+    env = entry.m.environment
+    return _machine_name(env), f"{(env.commit or '')[:8]}-{_environment(env)}"
 
 
 def _machine_name(env: Environment) -> str:
@@ -187,7 +178,7 @@ def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms
         "requirements": versions,
         "env_vars": {},
         "result_columns": list(COLUMNS),
-        "results": {name: _columns(group, grids[name]) for name, group in _by_name(rows).items()},
+        "results": {name: _columns(group, grids[name]) for name, group in group_by(rows, _name).items()},
         "durations": {},
     }
 
@@ -215,12 +206,11 @@ def _stats(entry: ExportedCase) -> dict[str, Any]:
     if entry.samples is None or entry.summary is None:
         return {}
     s = entry.summary
+    # The 95 % interval for a later run, widened as for a normal distribution of logarithms.
+    ends = [s.median_s * (end / s.median_s) ** WIDER for end in (s.low_s, s.high_s) if end]
     if s.scope == "process":
-        low, high = median_interval(entry.samples.per_call_s, LEVEL) or (-math.inf, math.inf)
-    else:
-        # The 95 % interval for a later run, widened as for a normal distribution of logarithms.
-        ends = [s.median_s * (end / s.median_s) ** WIDER for end in (s.low_s, s.high_s) if end]
-        low, high = ends if len(ends) == 2 else (-math.inf, math.inf)
+        ends = median_interval(entry.samples.per_call_s, LEVEL) or ()
+    low, high = ends if len(ends) == 2 else (-math.inf, math.inf)
     return dict(zip(STATS, (low, high, s.q25_s, s.q75_s, entry.samples.iterations, s.n), strict=True))
 
 

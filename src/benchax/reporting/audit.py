@@ -33,7 +33,7 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import describe_machine, one_line
+from benchax.reporting.tables import describe_machine, group_by, one_line
 from benchax.results.audit import (
     PACK_OFF,
     SEVERITIES,
@@ -55,13 +55,19 @@ NEIGHBOURS = 2
 """Lines of source that are quoted on both sides of the one that a finding is about."""
 
 
-def document(a: Audit, is_full: bool = False) -> Document:
-    """`is_full`: also the rules that are fine or do not apply, and remarks that only inform."""
+def document(a: Audit, is_full: bool = False, has_source: bool = False) -> Document:
+    """An audit as a document.
+
+    Args:
+        is_full: also the rules that are fine or do not apply, and remarks that only inform.
+        has_source: each finding with the lines of its source, as they are now.
+    """
     blocks: list[Block] = [Heading(f"{one_line(a.name)}: {verdict(a)}", 1, (heading(a),))]
     for finding in a.findings:
         place = describe_place(finding.where) if finding.where else ""
         title = f"{finding.severity}  {one_line(finding.title)}"
         blocks += [Heading(title, aside=place, style=STYLES[finding.severity]), _list_facts("", lines(finding))]
+        blocks += quote_source(finding.where) if finding.where and has_source else []
     if a.suppressed:
         suppressed = [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
         blocks.append(_list_facts("suppressed", suppressed))
@@ -74,28 +80,19 @@ def document(a: Audit, is_full: bool = False) -> Document:
 
 
 def document_in_full(a: Audit) -> Document:
-    """For a page: each finding with the lines of its source, as they are now."""
-    # The findings come first after the title: each is a heading and its facts.
-    title, *rest = document(a, is_full=True).blocks
-    found, others = rest[: 2 * len(a.findings)], rest[2 * len(a.findings) :]
-    quotes = [quote_source(finding.where) if finding.where else [] for finding in a.findings]
-    quoted = zip(found[::2], found[1::2], quotes, strict=True)
-    return Document((title, *(block for head, facts, code in quoted for block in (head, facts, *code)), *others))
+    """For a page."""
+    return document(a, is_full=True, has_source=True)
 
 
 def quote_source(where: Where) -> list[Code]:
     """The line with its neighbours, marked; nothing where the file cannot be read."""
     file, number = where
-    try:
-        if is_typed(file):  # a cell: IPython keeps it for tracebacks
-            lines = [line.rstrip("\n") for line in linecache.getlines(file)]
-        else:
-            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except (OSError, ValueError):
-        return []
+    linecache.checkcache(file)
+    # Python would look for other files of that name. A cell is no file; IPython keeps its lines for tracebacks.
+    lines = linecache.getlines(file) if is_typed(file) or Path(file).is_file() else []
     first = max(0, number - 1 - NEIGHBOURS)
     shown = enumerate(lines[first : number + NEIGHBOURS], first + 1)
-    marked = "\n".join(f"{'>' if n == number else ' '} {n:5}  {text}" for n, text in shown)
+    marked = "\n".join(f"{'>' if n == number else ' '} {n:5}  {text.rstrip()}" for n, text in shown)
     return [Code("python", marked)] if number <= len(lines) else []
 
 
@@ -143,10 +140,9 @@ def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
     fine = ", ".join(c.rule for c in a.outcomes("fine"))
     rows = [("fine", fine)] if fine and is_full else []
     for outcome in UNSEEN if is_full else UNSEEN[1:]:
-        alike: dict[str, list[str]] = {}
-        for checked in a.outcomes(outcome):
-            alike.setdefault(checked.why, []).append(checked.rule)
-        rows += [(outcome, ": ".join(filter(None, (", ".join(rules), why)))) for why, rules in alike.items()]
+        alike = group_by(a.outcomes(outcome), lambda checked: checked.why)
+        rules = {why: ", ".join(checked.rule for checked in listed) for why, listed in alike.items()}
+        rows += [(outcome, ": ".join(filter(None, (names, why)))) for why, names in rules.items()]
     # A rule can find something and still say what it could not see.
     return rows + [("partly", f"{c.rule}: {c.why}") for c in a.outcomes("finding") if c.why]
 
@@ -190,16 +186,15 @@ def document_of_checklist(c: Checklist) -> Document:
 
 
 def _list_cells(tick: Tick, shared: Sequence[str]) -> tuple[TableCell, ...]:
-    mark, style = ANSWERS[tick.answer]
     reason = f"{tick.answer}, because {tick.why}" if tick.answer in UNSEEN else tick.why
-    return TableCell(mark, style), TableCell(tick.text), TableCell("" if tick.why in shared else reason, "faint")
+    why = TableCell("" if tick.why in shared else reason, "faint")
+    return TableCell(*ANSWERS[tick.answer]), TableCell(tick.text), why
 
 
 def count_ticks(c: Checklist) -> str:
     """12 ✓, 2 ✗, 8 not applicable, 1 not checked"""
-    counts = Counter(tick.answer for tick in c.ticks)
-    words = {"yes": "✓", "no": "✗"}
-    return ", ".join(f"{counts[answer]} {words.get(answer, answer)}" for answer in ANSWERS if counts[answer])
+    counts = Counter({"yes": "✓", "no": "✗"}.get(tick.answer, tick.answer) for tick in c.ticks)
+    return ", ".join(f"{counts[said]} {said}" for said in ("✓", "✗", *UNSEEN) if counts[said])
 
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"

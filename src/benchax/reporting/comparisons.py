@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.comparing.gate import amount
 from benchax.comparing.history import is_counted
 from benchax.comparing.judging import blind_spot
@@ -15,16 +16,25 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.errors import UsageError
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol, name_places
 from benchax.reporting.document import (
+    Axis,
+    AxisTick,
+    Chart,
     Document,
     Heading,
+    Mark,
+    Note,
     Paragraph,
+    Points,
+    ReferenceLine,
+    Shade,
     Style,
+    Symbol,
     Table,
     TableColumn,
     list_lines,
     list_remarks,
+    name_places,
     tabulate,
 )
 from benchax.reporting.tables import (
@@ -34,12 +44,15 @@ from benchax.reporting.tables import (
     cut_middle,
     describe_machine,
     each_once,
+    group_by,
+    join_names,
+    name_device,
     one_line,
     share_remarks,
     truncate,
 )
 from benchax.stats.verdicts import Verdict, grade
-from benchax.units import change, percent, plural
+from benchax.units import change, number, percent, plural, seconds
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
@@ -140,17 +153,19 @@ def _baseline_line(found: Comparisons) -> tuple[str, ...]:
 def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
     of = {c.metric: c for c in found if c.candidate.label == label}
     run, *others = [_describe_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
-    against, result = of["run"], ""
-    if (n := against.numerics) is not None:
-        # Results that agree can still differ by as much as is shown; a remark tells how far others are apart.
-        agreed = f"agrees to {n.max_rel:.1e}" if n.max_rel else "equal"
-        result = "differs" if against.differs else agreed
-    return (label, run, interval(against), sure_verdict(against), result, *others)
+    against = of["run"]
+    return (label, run, interval(against), sure_verdict(against), _describe_result(against), *others)
+
+
+def _describe_result(c: Comparison) -> str:
+    if c.numerics is None or c.differs:
+        return "differs" if c.numerics else ""
+    # Results that agree can still differ by as much as is shown; a remark tells how far others are apart.
+    return f"agrees to {c.numerics.max_rel:.1e}" if c.numerics.max_rel else "equal"
 
 
 def _describe_known(values: Iterable[float | None], metric: Metric) -> str:
-    value = next((value for value in values if value is not None), None)
-    return "" if value is None else amount(value, metric)
+    return next((amount(value, metric) for value in values if value is not None), "")
 
 
 def ranking_grid(found: Comparisons) -> Table:
@@ -222,18 +237,21 @@ def verdict_with_reason(c: Comparison) -> str:
 
 def reasons(found: Comparisons) -> list[str]:
     """Why verdicts are what they are, each reason once: third and 2 more: within 5.0 %."""
-    told, unranked = dict[str, list[str]](), found.unranked
+    unranked, told = found.unranked, list[tuple[str, str]]()
     for c in found.of("run"):
         name = c.candidate.label if found.labels else c.case.label
         is_stopped = c.failure is not None and not found.is_at_fault(c)  # by the failure of another one
-        if why := unranked.get(name, c.why) if is_stopped else c.why:
-            told.setdefault(why, []).append(name)
-    return [f"{_join_few(names)}: {why}" for why, names in told.items()]
+        told.append((unranked.get(name, c.why) if is_stopped else c.why, name))
+    return [
+        f"{_join_few([name for _, name in named])}: {why}"
+        for why, named in group_by(told, lambda each: each[0]).items()
+        if why
+    ]
 
 
 def _join_few(names: Sequence[str]) -> str:
     more = len(names) - MOST_NAMED
-    return _join_names(names) if more <= 1 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
+    return join_names(names if more <= 1 else [*names[:MOST_NAMED], f"{more} more"])
 
 
 def others(found: Comparisons) -> list[str]:
@@ -295,30 +313,21 @@ def _places(ranking: Sequence[Rank]) -> str:
         return ""
     first, *others = ranking
     together = [rank.label for rank in others if rank.place == first.place]
-    begin = f"{_join_names([first.label, *together])} {'are' if together else 'is'} fastest"
-    tie = ", and cannot be distinguished" if together else ""
-    slower = [f"{rank.label} takes {_multiple(rank)} times as long" for rank in others if rank.place != first.place]
-    return f"{begin}{tie}" + (f"; {'; '.join(slower)}." if slower else ".")
+    tie = "are fastest, and cannot be distinguished" if together else "is fastest"
+    slower = [f"; {rank.label} takes {_multiple(rank)} times as long" for rank in others if rank.place != first.place]
+    return f"{join_names([first.label, *together])} {tie}{''.join(slower)}."
 
 
 def _without_place(found: Comparisons) -> Iterator[str]:
     """Names the functions without a rank. The table and the remarks give the full reasons."""
     without = [c for c in found.of("run") if c.candidate.label in found.unranked] if found.labels else []
     if wrong := [c.candidate.label for c in without if c.failure is None and c.ratio is not None]:
-        baseline = found.labels[0]
-        yield f"{_join_names(wrong)} {_have(wrong)} no place: another result than {baseline}."
+        baseline, have = found.labels[0], "has" if len(wrong) == 1 else "have"
+        yield f"{join_names(wrong)} {have} no place: another result than {baseline}."
         if len(found.ranking) == 1:
             yield f"If {baseline} is the one that is wrong, make another the baseline."
     if failed := [c.candidate.label for c in without if found.is_at_fault(c)]:
-        yield f"{_join_names(failed)} failed and {_have(failed)} no place."
-
-
-def _have(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        yield f"{join_names(failed)} failed and {'has' if len(failed) == 1 else 'have'} no place."
 
 
 def remarks(found: Iterable[Comparison]) -> list[Remark]:
@@ -373,13 +382,11 @@ def document_with_chart(found: Comparisons) -> Document:
 
 def document_for_page(found: Comparisons) -> Document:
     """The chart first, under a heading."""
-    if not found.of("run"):
-        return Document((Heading("Comparison", 1), *document(found).blocks))
-    drawn = chart(found)
-    title = drawn.title.partition("\n")[0]
+    drawn = [chart(found)] if found.of("run") else []
+    titles = [each.title.partition("\n")[0] for each in drawn] or ["comparison"]
     # The heading says what the title of a figure says.
-    ratios = replace(drawn, title="ratios with their 95 % intervals")
-    return Document((Heading(title[:1].upper() + title[1:], 1), ratios, *document(found).blocks))
+    ratios = (replace(each, title="ratios with their 95 % intervals") for each in drawn)
+    return Document((Heading(titles[0][:1].upper() + titles[0][1:], 1), *ratios, *document(found).blocks))
 
 
 def chart(found: Comparisons) -> Chart:
@@ -435,10 +442,8 @@ def ticks(low: float, high: float) -> list[float]:
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         digits = (1, 2, 5) if half < math.log(100) else (1,)
         places = [digit * 10.0**decade for decade in decades for digit in digits]
-    elif half > math.log(1.5):
-        places = [0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5, 2, 2.5]
     else:
-        step = next(s for s in (0.02, 0.05, 0.1, 0.2) if half / s <= 4 or s == 0.2)
+        step = next(s for s in (0.02, 0.05, 0.1, 0.25) if half / s <= 4 or s == 0.25)
         places = [1 + step * i for i in range(-10, 11) if 1 + step * i > 0]
     return [place for place in places if low <= place <= high]
 
@@ -455,29 +460,159 @@ def names(runs: Sequence[Comparison]) -> list[str]:
     both."""
     cases, candidates = {c.case for c in runs}, {c.candidate.label for c in runs}
     if len(cases) == 1 and len(candidates) == len(runs):
-        listed = [c.candidate.label for c in runs]
-    else:
-        both = len(candidates) > 1
-        listed = [f"{c.case.label}: {c.candidate.label}" if both else c.case.label for c in runs]
-    return list(map(_shorten_name, listed))
+        return [_shorten_name(c.candidate.label) for c in runs]
+    ends = [f": {c.candidate.label}" if len(candidates) > 1 else "" for c in runs]
+    return [_shorten_name(c.case.label + end) for c, end in zip(runs, ends, strict=True)]
 
 
 def words(c: Comparison) -> str:
     """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: result differs (faster)  × 0.062 (0.058 – 0.067)"""
-    said = verdict(c)
-    if c.estimate is None or 0.5 < c.estimate.value < 2:
-        return f"{said}  {interval(c)}".rstrip()
-    return f"{said}  × {c.estimate.text()}"
+    is_far = c.estimate is not None and not 0.5 < c.estimate.value < 2
+    return f"{verdict(c)}  {f'× {c.estimate.text()}' if c.estimate and is_far else interval(c)}".rstrip()
 
 
 def _title(found: Comparisons, runs: Sequence[Comparison], against: str) -> str:
     """Names the compared versions, then the machine, the inputs and the timer, as above the table."""
     candidates = {c.candidate.label for c in runs}
-    is_of_functions = runs[0].case.name in found.labels
-    case = "" if is_of_functions or len({c.case for c in runs}) > 1 else f"{_shorten_name(runs[0].case.label)}: "
+    is_of_one = runs[0].case.name not in found.labels and len({c.case for c in runs}) == 1
+    case = f"{_shorten_name(runs[0].case.label)}: " if is_of_one else ""
     who = f" of {_shorten_name(candidates.pop())}" if len(candidates) == 1 else ""
     return "\n".join(filter(None, (f"{case}run time{who} against {against}", heading(found))))
 
 
 def _shorten_name(name: str) -> str:
     return cut_middle(one_line(name), LONGEST_NAME)
+
+
+# ---- error rates -----------------------------------------------------------------------------------------------------
+#
+# How often benchax was wrong, in tables and sentences: the planted changes, the verdicts, and the claims that follow.
+
+
+WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
+
+
+def document_of_error_rates(found: ErrorRates) -> Document:
+    tables = (verdict_grid(found), effect_grid(found))
+    return Document((*list_lines(about(found), "faint"), *tables, *list_lines(conclusions(found))))
+
+
+def to_plain_data(found: ErrorRates) -> dict[str, Any]:
+    """For JSON: counts and shares with 95 % intervals, effects as ratios, times in seconds. None: not measured."""
+    changes = [
+        {
+            "planted": tally.planted,
+            "judged": tally.judged,
+            "failed": tally.failed,
+            **{word: tally.verdicts[word] for word in WORDS},
+            "intervals": {word: tally.interval(word) for word in WORDS},
+        }
+        for tally in found.tallies()
+    ]
+    effects = [
+        (kernel, planted, found.effect(kernel, planted)) for kernel in found.kernels for planted in found.planted
+    ]
+    return {
+        "changes": changes,
+        "effects": [
+            {"kernel": kernel, "planted": planted}
+            | {end: getattr(ratio, end, None) for end in ("ratio", "low", "high")}
+            for kernel, planted, ratio in effects
+        ],
+        "elapsed_s": found.elapsed_s,
+        "per_verdict_s": found.per_verdict_s,
+        "noise": asdict(found.noise),
+    }
+
+
+def about(found: ErrorRates) -> Iterator[str]:
+    """The machine, and what else it did."""
+    env = next((t.comparison.environment for t in found.trials if t.comparison.environment), None)
+    if env is not None:
+        cores, jax = f"{env.cores} cores" * bool(env.cores), f"jax {env.jax}" * bool(env.jax)
+        yield " · ".join(filter(None, (env.host, env.backend, name_device(env), cores, jax)))
+    noise = found.noise
+    others, stolen, load = (
+        "not measured" if value is None else write(value)
+        for value, write in (
+            (noise.others_share, percent),
+            (noise.steal_share, percent),
+            (noise.load_1m, "{:.2f}".format),
+        )
+    )
+    yield f"load {load}, benchax included · CPU time of others {others} · taken by the hypervisor {stolen}"
+
+
+def verdict_grid(found: ErrorRates) -> Table:
+    """Shares with their exact 95 % intervals."""
+    lines = [
+        (planted_name(tally.planted), str(tally.judged), *(_share(tally, word) for word in WORDS))
+        for tally in found.tallies()
+    ]
+    return tabulate((CASE, "judged", *(TableColumn(word, least_width=8) for word in WORDS)), lines)
+
+
+def _share(tally: Tally, word: Verdict) -> str:
+    """3: 7.5 % (1.6 – 20)"""
+    if not tally.judged:
+        return ""
+    low, high = (number(100 * end, 2) for end in tally.interval(word))
+    return f"{tally.verdicts[word]}: {number(100 * tally.verdicts[word] / tally.judged, 2)} % ({low} – {high})"
+
+
+def effect_grid(found: ErrorRates) -> Table:
+    """Shows the real effects: the work outside the loop makes a planted change smaller."""
+    times = {kernel: found.baseline_s(kernel) for kernel in found.kernels}
+    lines = [
+        (
+            kernel,
+            "" if time_s is None else seconds(time_s),
+            *(_effect(found, kernel, planted) for planted in found.planted),
+        )
+        for kernel, time_s in times.items()
+    ]
+    columns = (TableColumn(f"really, of {planted_name(planted)}", least_width=8) for planted in found.planted)
+    return tabulate((CASE, "median", *columns), lines)
+
+
+def _effect(found: ErrorRates, kernel: str, planted: float) -> str:
+    """+4.8 % (+4.7 to +5.0 %), by all that was timed."""
+    if (ratio := found.effect(kernel, planted)) is None:
+        return ""
+    middle, low, high = (None if r is None else f"{100 * (r - 1):+.1f}" for r in (ratio.ratio, ratio.low, ratio.high))
+    return f"{middle} %" if low is None else f"{middle} % ({low} to {high})"
+
+
+def conclusions(found: ErrorRates) -> Iterator[str]:
+    """Yields the conclusions, one thought per sentence."""
+    for tally in found.tallies():
+        if tally.judged:
+            yield _false_alarms(tally) if tally.planted == UNCHANGED else _caught(tally)
+        if tally.failed:
+            failed = plural(tally.failed, "comparison")
+            yield f"{failed} of {planted_name(tally.planted)} could not be run: not counted."
+    if found.per_verdict_s is not None:
+        yield f"A verdict took {seconds(found.per_verdict_s, 2)}. The limits hold if comparisons err independently."
+
+
+def _false_alarms(tally: Tally) -> str:
+    """States the most important rate: users ignore a tool that raises many false alarms."""
+    slower, faster = (
+        {0: "never", 1: "once", 2: "twice"}.get(n, f"{n} times")
+        for n in (tally.verdicts["slower"], tally.verdicts["faster"])
+    )
+    return (
+        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {slower} and "
+        f"faster {faster}. On this machine, as it was now, it reports slower for at most "
+        f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
+    )
+
+
+def _caught(tally: Tally) -> str:
+    slower = tally.verdicts["slower"]
+    # The lower end of 90 % on two sides is the limit of 95 % on one side.
+    low, _ = tally.interval("slower", 0.90)
+    return (
+        f"It called {slower} of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted "
+        f"slower: it finds at least {percent(low)} of such changes (at 95 % confidence)."
+    )

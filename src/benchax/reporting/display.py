@@ -84,7 +84,7 @@ def _call(name: str, *arguments: Any) -> Any:
 
 
 def _in_python(result: Any, is_for_page: bool = False) -> Document:
-    return _call("python_words.in_python", document_of(result, is_for_page))
+    return _call("document.in_python", document_of(result, is_for_page))
 
 
 def _line(result: Any) -> str:
@@ -115,7 +115,7 @@ def _render(renderer: str, is_for_page: bool, result: Any) -> str:
 
 
 def _save(result: Any, file: str | os.PathLike[str]) -> None:
-    _call("pages.page.save_page", file, documents_of(result))
+    _call("html.save_page", file, documents_of(result))
 
 
 RENDERERS.update(

@@ -30,8 +30,7 @@ from benchax.reporting.tables import (
     share_remarks,
     truncate,
 )
-from benchax.results.experiment import Curve, Experiment, VariantRow
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint
+from benchax.results.experiment import Curve, Experiment, Scaling, ScalingCurve, ScalingPoint, VariantRow
 from benchax.units import percent, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}

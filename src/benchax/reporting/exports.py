@@ -121,8 +121,7 @@ class ExportedCase:
     @property
     def detail(self) -> str:
         """median of 812 samples of 4 calls by wall: latency a caller sees"""
-        s = self.samples
-        if s is None:
+        if (s := self.samples) is None:
             return f"not measured, because {self.why}"
         calls = f" of {s.iterations} calls" if s.iterations != 1 else ""
         answers = f": {s.answers}" if s.answers else ""
@@ -149,12 +148,16 @@ def entries(
         raise UsageError(
             f"no case was timed by {timer!r}", one_of(known, timer) if known else "no --timer: nothing was timed"
         )
-    found: list[ExportedCase] = []
-    for label, m in zip(unique([m.case for m in measurements]), measurements, strict=True):
-        fakes = f" ({describe_devices(m.devices)})" if m.devices and m.devices.is_fake else ""
-        own = tuple(c for c in comparisons if c.case == m.case)
-        found.append(ExportedCase(label + fakes, m, *_choose_times(m, timer), own))
-    return found
+    named = zip(unique([m.case for m in measurements]), measurements, strict=True)
+    return [
+        ExportedCase(
+            label + (f" ({describe_devices(m.devices)})" if m.devices and m.devices.is_fake else ""),
+            m,
+            *_choose_times(m, timer),
+            tuple(c for c in comparisons if c.case == m.case),
+        )
+        for label, m in named
+    ]
 
 
 def unique(cases: Sequence[CaseId]) -> list[str]:
@@ -171,7 +174,7 @@ def _choose_times(m: Measurement, timer: str | None) -> tuple[Samples | None, st
     if samples is None or not samples.elapsed_s:
         what = f"samples.{timer}" if timer else "samples"
         absent = [a.why for a in m.not_measured if a.what.startswith(what)]
-        return None, m.why_absent(what) or (absent[0] if absent else f"it was not timed by {timer or 'any timer'}")
+        return None, m.why_absent(what) or next(iter(absent), f"it was not timed by {timer or 'any timer'}")
     series = m.series_of(samples.timer)  # of each process: one without times would be a part of the summary
     if not all(s.iterations > 0 and s.elapsed_s and all(map(_is_time, s.per_call_s)) for s in series):
         return None, f"the readings of {samples.timer} are no times"
@@ -195,14 +198,11 @@ def is_alarm(c: Comparison) -> bool:
 def common_environment(measurements: Sequence[Measurement]) -> dict[str, Any]:
     """Returns the facts that are the same for all, by the names of `Environment`. A file states once where it was
     measured, so this must hold for every row. Unknown facts are omitted."""
-    if not measurements:
-        return {}
-    first = measurements[0].environment
-    facts = {f.name: getattr(first, f.name) for f in dataclasses.fields(first)}
+    facts = [vars(m.environment) for m in measurements]
     return {
         name: value
-        for name, value in facts.items()
-        if value is not None and all(getattr(m.environment, name) == value for m in measurements)
+        for name, value in (facts[0] if facts else {}).items()
+        if value is not None and all(others[name] == value for others in facts)
     }
 
 
@@ -259,10 +259,10 @@ def bencher_name(label: str) -> str:
 
 
 def _measures(entry: ExportedCase) -> dict[str, Any]:
-    measures: dict[str, Any] = {}
-    if s := entry.summary:
-        times = drop_unknown({"value": s.median_s, "lower_value": s.low_s, "upper_value": s.high_s})
-        measures["latency"] = {name: nanoseconds(value) for name, value in times.items()}
+    s = entry.summary
+    times = drop_unknown({"value": s.median_s, "lower_value": s.low_s, "upper_value": s.high_s}) if s else {}
+    latency = {name: nanoseconds(value) for name, value in times.items()}
+    measures: dict[str, Any] = {"latency": latency} if latency else {}
     others = drop_unknown({"build-time": entry.compile_s}) | entry.rates | entry.counted
     return measures | {what.replace("_", "-"): {"value": value} for what, value in others.items()}
 
@@ -399,15 +399,16 @@ def to_google_benchmark(found: Sequence[ExportedCase]) -> str:
 
 def _context(found: Sequence[ExportedCase]) -> dict[str, Any]:
     env = common_environment([entry.m for entry in found])
+    facts = ("benchax", "jax", "jaxlib", "backend", "device_kind", "processor", "commit")  # free keys are texts
     context = {
         "date": min((entry.m.started_at for entry in found), default=None),
         "host_name": env.get("host"),
         "executable": "benchax",
         "num_cpus": env.get("cores"),
         "json_schema_version": 1,
+        **{name: str(env[name]) for name in facts if name in env},
     }
-    facts = ("benchax", "jax", "jaxlib", "backend", "device_kind", "processor", "commit")  # free keys are texts
-    return drop_unknown(context | {name: str(env[name]) for name in facts if name in env})
+    return drop_unknown(context)
 
 
 def _row(entry: ExportedCase, index: int) -> dict[str, Any]:
@@ -530,15 +531,17 @@ def _interval(entry: ExportedCase) -> str:
 def _about(found: Sequence[ExportedCase]) -> str:
     """Where all this was measured, and against what."""
     env = common_environment([entry.m for entry in found])
-    device = env.get("processor") if env.get("backend") == "cpu" else env.get("device_kind")
-    jax = f"jax {env['jax']}" if "jax" in env else None
-    commit = f"commit {env['commit'][:8]}{'+' * bool(env.get('is_dirty'))}" if "commit" in env else None
     timers = {entry.samples.timer for entry in found if entry.samples}
-    timer = f"times by {', '.join(sorted(timers))}" if timers else None
     baselines = {entry.run.baseline.label for entry in found if entry.run}
-    against = f"change against {', '.join(sorted(baselines))}" if baselines else None
-    facts = (env.get("backend"), device, jax, commit, timer, against)
-    return " · ".join(fact for fact in facts if fact)
+    facts = (
+        env.get("backend"),
+        env.get("processor" if env.get("backend") == "cpu" else "device_kind"),
+        f"jax {env['jax']}" if "jax" in env else "",
+        f"commit {env['commit'][:8]}{'+' * bool(env.get('is_dirty'))}" if "commit" in env else "",
+        f"times by {', '.join(sorted(timers))}" if timers else "",
+        f"change against {', '.join(sorted(baselines))}" if baselines else "",
+    )
+    return " · ".join(filter(None, facts))
 
 
 PYTEST_BENCHMARK = "5.3.1"
@@ -558,35 +561,27 @@ def pytest_benchmark_document(found: Sequence[ExportedCase]) -> dict[str, Any]:
     """
     rows = [entry.m for entry in found if entry.samples]
     env = common_environment(rows)
-    return {
-        "machine_info": _machine(env),
-        "commit_info": _commit(env),
-        "benchmarks": [_benchmark(entry, entry.samples) for entry in found if entry.samples],
-        "datetime": min((m.started_at for m in rows), default=None),
-        "version": PYTEST_BENCHMARK,
-    }
-
-
-def _machine(env: dict[str, Any]) -> dict[str, Any]:
-    facts = {
+    machine = {
         "node": env.get("host"),
         "processor": env.get("processor"),
         "system": env.get("os"),
         "python_version": env.get("python"),
         "cpu": drop_unknown({"brand_raw": env.get("processor"), "count": env.get("cores")}),
+        **{name: env.get(name) for name in ("benchax", "jax", "jaxlib", "backend", "device_kind")},
     }
-    jax = {name: env.get(name) for name in ("benchax", "jax", "jaxlib", "backend", "device_kind")}
-    return drop_unknown(facts | jax)
-
-
-def _commit(env: dict[str, Any]) -> dict[str, Any]:
-    """As pytest-benchmark says that it does not know."""
-    return {
+    commit = {  # as pytest-benchmark says that it does not know
         "id": env.get("commit", "unknown"),
         "time": None,
         "author_time": None,
         "dirty": env.get("is_dirty"),
         "branch": env.get("branch", "(unknown)"),
+    }
+    return {
+        "machine_info": drop_unknown(machine),
+        "commit_info": commit,
+        "benchmarks": [_benchmark(entry, entry.samples) for entry in found if entry.samples],
+        "datetime": min((m.started_at for m in rows), default=None),
+        "version": PYTEST_BENCHMARK,
     }
 
 
@@ -654,10 +649,8 @@ def stats(values: Sequence[float]) -> dict[str, Any]:
 def _quartiles(ordered: Sequence[float]) -> tuple[float, float]:
     """By pytest-benchmark's own rule: halves without the middle for even counts, method 3 for odd ones."""
     count = len(ordered)
-    if count == 1:
-        return ordered[0], ordered[0]
-    if count % 2 == 0:
-        return statistics.median(ordered[: count // 2]), statistics.median(ordered[count // 2 :])
+    if count % 2 == 0 or count == 1:
+        return statistics.median(ordered[: (count + 1) // 2]), statistics.median(ordered[count // 2 :])
     n, rest = divmod(count, 4)
     low, high = n - (rest == 1), 3 * n + (rest == 3)
     share = 0.25 if rest == 1 else 0.75

@@ -11,11 +11,10 @@ import math
 import re
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from benchax.errors import require
-from benchax.reporting.chart import (
+from benchax.reporting.document import (
     Axis,
     Bars,
     Cells,
@@ -73,9 +72,8 @@ def draw_together(charts: Sequence[Chart]) -> Any:
 
 def _draw_into(canvas: Any, chart: Chart) -> None:
     axes = canvas.add_subplot()
-    cells = next((mark for mark in chart.marks if isinstance(mark, Cells)), None)
-    if cells is not None:
-        draw_cells(canvas, axes, chart, cells)
+    if cells := [mark for mark in chart.marks if isinstance(mark, Cells)]:
+        draw_cells(canvas, axes, chart, cells[0])
         return
     for mark in chart.marks:
         _draw_mark(axes, mark, chart)
@@ -83,7 +81,12 @@ def _draw_into(canvas: Any, chart: Chart) -> None:
     _draw_reference_lines(axes, chart)
     _draw_axes(axes, chart)
     if chart.has_legend or chart.has_series:
-        _draw_legend(axes)
+        handles, labels = axes.get_legend_handles_labels()
+        found = dict(zip(labels, handles, strict=True))
+        axes.legend(
+            found.values(), found.keys(), ncols=4, loc="lower right", bbox_to_anchor=(1, 1), fontsize=7.5,
+            frameon=False, handletextpad=0.1, columnspacing=1.0,
+        )  # fmt: skip
 
 
 def to_svg(chart: Chart) -> str:
@@ -143,8 +146,8 @@ def _size(chart: Chart) -> tuple[float, float]:
 def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
     color, swap = _color(points, chart), points.along == "x"
     known = [i for i, value in enumerate(points.values) if value is not None]
-    for i in known:
-        if i < len(points.intervals) and (interval := points.intervals[i]) is not None:
+    for i, interval in enumerate(points.intervals):
+        if interval is not None and points.values[i] is not None:
             _draw_interval(axes, points, i, interval, color, chart.x.ends if swap else chart.y.ends)
     if known:
         pairs = [points.places[i] for i in known], [points.values[i] for i in known]
@@ -218,16 +221,15 @@ def _label_reference_line(axes: Any, line: ReferenceLine, height: float, chart: 
 
 
 def _draw_axes(axes: Any, chart: Chart) -> None:
-    _draw_axis(axes, axes.xaxis, chart.x, axes.set_xscale, axes.set_xlim)
-    _draw_axis(axes, axes.yaxis, chart.y, axes.set_yscale, axes.set_ylim)
+    _draw_axis(axes.xaxis, chart.x, axes.set_xscale, axes.set_xlim)
+    _draw_axis(axes.yaxis, chart.y, axes.set_yscale, axes.set_ylim)
     axes.set_xlabel(chart.x.title, fontsize=8.5, parse_math=False)
     axes.set_ylabel(chart.y.title, fontsize=8.5, parse_math=False)
     axes.set_title(chart.title, fontsize=9.5, loc="left", parse_math=False)
     axes.grid(axis="x" if chart.y.are_names else "y", color="#e6e6e6", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8)
-    for side in ("top", "right", *(["left"] if chart.y.are_names else [])):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", *(["left"] if chart.y.are_names else [])]].set_visible(False)
     if chart.x.are_names:
         axes.tick_params(axis="x", labelrotation=90, labelsize=7, labelfontfamily="monospace")
     if chart.y.are_names:
@@ -242,7 +244,7 @@ def _draw_axes(axes: Any, chart: Chart) -> None:
             label.set_color(COLORS[tick.style])
 
 
-def _draw_axis(axes: Any, drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> None:
+def _draw_axis(drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> None:
     ticker = need("ticker")
     if axis.is_log:
         scale_to("log")
@@ -254,26 +256,20 @@ def _draw_axis(axes: Any, drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> 
         for label, tick in zip(drawn.get_ticklabels(), axis.ticks, strict=True):
             label.set_color(COLORS[tick.style or "title"])
     elif axis.quantity:
-        drawn.set_major_formatter(ticker.FuncFormatter(partial(_describe_tick, axis.quantity, 3)))
+        drawn.set_major_formatter(_format_ticks(axis.quantity))
 
 
-def _describe_tick(quantity: Quantity, digits: int, value: float, position: int) -> str:
-    return describe_value(value, quantity, digits)
+def _format_ticks(quantity: Quantity, digits: int = 3) -> Any:
+    def describe(value: float, _: int) -> str:
+        return describe_value(value, quantity, digits)
 
-
-def _draw_legend(axes: Any) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    found = dict(zip(labels, handles, strict=True))
-    axes.legend(
-        found.values(), found.keys(), ncols=4, loc="lower right", bbox_to_anchor=(1, 1), fontsize=7.5, frameon=False,
-        handletextpad=0.1, columnspacing=1.0,
-    )  # fmt: skip
+    return need("ticker").FuncFormatter(describe)
 
 
 # The `Cells` of a chart: a heat map, with a number or a word in each square.
 
 CELL_FILLS: dict[Style, str] = {"warning": "#f6c667", "bad": "#e57373", "info": "#c9a0dc"}
-"""The colours of hatched squares, on which words are written; all others are pale grey."""
+"""The colours of squares without a value, on which words are written; all others are pale grey."""
 PALE = "#eeeeee"
 MOST_NUMBERS = 1600
 """Squares up to which each shows its number; beyond that the colour must do."""
@@ -289,11 +285,10 @@ def need(module: str = "") -> Any:
 
 def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
     known = [v for row in cells.values for v in row if v is not None and v > 0]
-    has_numbers = sum(map(len, cells.values)) <= MOST_NUMBERS
-    image = _paint(axes, cells, known, has_numbers)
+    image = _paint(axes, cells, known)
     _name_cells(axes, chart)
     axes.set_title(chart.title, fontsize=9, loc="left", parse_math=False)
-    if has_numbers:
+    if sum(map(len, cells.values)) <= MOST_NUMBERS:
         _write_cells(axes, cells, image)
     else:
         _explain_cells(axes, cells)
@@ -301,46 +296,33 @@ def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
         _draw_scale(canvas, axes, image)
 
 
-def _paint(axes: Any, cells: Cells, known: Sequence[float], has_numbers: bool) -> Any:
-    colors, patches = need("colors"), need("patches")
+def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
+    colors, look = need("colors"), {"aspect": "auto", "interpolation": "nearest"}
     low, high = (min(known), max(known)) if known else (1.0, 10.0)
     # Neighbours that differ by the noise of a clock must not look like day and night: a factor of 10 at least.
-    if high < 10 * low:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+    middle = math.sqrt(low * high)
+    norm = colors.LogNorm(min(low, middle / math.sqrt(10)), max(high, middle * math.sqrt(10)))
     shown = [[v if v and v > 0 else math.nan for v in row] for row in cells.values]
-    image = axes.imshow(shown, norm=colors.LogNorm(low, high), cmap="viridis_r", aspect="auto", interpolation="nearest")
     fills = [
         ["none" if value is not None else CELL_FILLS.get(style, PALE) for value, style in zip(*row, strict=True)]
         for row in zip(cells.values, cells.styles, strict=True)
     ]
-    if not has_numbers:
-        # One picture: ten thousand hatched rectangles would take 14 s and 1 GB.
-        axes.imshow([[colors.to_rgba(fill) for fill in row] for row in fills], aspect="auto", interpolation="nearest")
-        return image
-    for i, row in enumerate(fills):
-        for j, fill in enumerate(row):
-            look = {"facecolor": fill, "hatch": "////", "edgecolor": "#ffffff", "lw": 0}
-            if fill != "none":
-                axes.add_patch(patches.Rectangle((j - 0.5, i - 0.5), 1, 1, **look))
+    image = axes.imshow(shown, norm=norm, cmap="viridis_r", **look)
+    # One picture: ten thousand rectangles would take 14 s and 1 GB.
+    axes.imshow([[colors.to_rgba(fill) for fill in row] for row in fills], **look)
     return image
 
 
 def _name_cells(axes: Any, chart: Chart) -> None:
     columns, rows = ([truncate(tick.text, LONGEST_NAME) for tick in axis.ticks] for axis in (chart.x, chart.y))
-    is_long = max(map(len, columns)) > 5
+    slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, columns)) > 5 else {}
     every = max(1, len(columns) // 60)
-    axes.set_xticks(
-        range(0, len(columns), every), columns[::every], rotation=45 if is_long else 0,
-        ha="right" if is_long else "center", rotation_mode="anchor" if is_long else "default", fontsize=8,
-        parse_math=False,
-    )  # fmt: skip
+    axes.set_xticks(range(0, len(columns), every), columns[::every], fontsize=8, parse_math=False, **slanted)
     every = max(1, len(rows) // 70)
     axes.set_yticks(range(0, len(rows), every), rows[::every], fontsize=8, parse_math=False)
     axes.set_xlabel(chart.x.title, fontsize=9, parse_math=False)
     axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
     # Thin lines between the squares.
     axes.set_xticks([x - 0.5 for x in range(1, len(columns))], minor=True)
     axes.set_yticks([y - 0.5 for y in range(1, len(rows))], minor=True)
@@ -371,8 +353,7 @@ def _explain_cells(axes: Any, cells: Cells) -> None:
         for word, style in zip(words, styles, strict=True)
         if word
     }
-    handles = [need("patches").Patch(facecolor=color, label=word) for word, color in found.items()]
-    if handles:
+    if handles := [need("patches").Patch(facecolor=color, label=word) for word, color in found.items()]:
         axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.08), ncols=4, frameon=False)
 
 
@@ -381,7 +362,7 @@ def _draw_scale(canvas: Any, axes: Any, image: Any) -> None:
     bar = canvas.colorbar(image, ax=axes, fraction=0.04, pad=0.02, aspect=30)
     is_narrow = image.norm.vmax < 1000 * image.norm.vmin
     bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if is_narrow else (1,)))
-    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(partial(_describe_tick, "seconds", 1)))
+    bar.ax.yaxis.set_major_formatter(_format_ticks("seconds", 1))
     bar.ax.yaxis.set_minor_formatter(ticker.NullFormatter())
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)

@@ -14,13 +14,20 @@ from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History, Stretch
 from benchax.model import METRICS, Comparison, Metric
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
 from benchax.reporting.comparisons import interval, style, verdict
 from benchax.reporting.document import (
+    Axis,
+    AxisTick,
+    Chart,
     Document,
     Heading,
+    Line,
     List,
+    Mark,
     Paragraph,
+    Points,
+    Quantity,
+    ReferenceLine,
     Sparkline,
     Style,
     Table,
@@ -59,13 +66,12 @@ NO_TIMES = "times are those of their own session: not to be compared with one an
 
 
 def document(h: History) -> Document:
-    values, breaks = _newest(h, LONGEST_LINE)
     newest = h.points[-1]
     said = ", ".join(filter(None, (verdict(newest), interval(newest))))
     title = Heading(f"{one_line(h.case.label)}: {said}", 1, (heading(h),), style=style(newest))
     changes = List(tuple(Paragraph(sentence, style) for sentence, style in describe_changes(h)))
     times = [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
-    return Document((title, changes, Sparkline(values, span(h), breaks), grid(h), *times))
+    return Document((title, changes, sparkline(h), grid(h), *times))
 
 
 def document_with_chart(h: History) -> Document:
@@ -88,16 +94,11 @@ def heading(h: History) -> str:
 # ---- bars -------------------------------------------------------------------------------------------------------
 
 
-def sparkline(h: History, longest: int = LONGEST_LINE) -> str:
-    """A bar for each of the newest points."""
-    values, breaks = _newest(h, longest)
-    return Sparkline(values, breaks=breaks).bars
-
-
-def _newest(h: History, longest: int) -> tuple[tuple[float | None, ...], tuple[int, ...]]:
-    """(values, places among them from which on they are of another machine)"""
+def sparkline(h: History, longest: int = LONGEST_LINE) -> Sparkline:
+    """A bar for each of the newest points. Marks from where on they are of another machine."""
     first = max(0, len(h.values) - longest)
-    return tuple(h.values[first:]), tuple(found.at - first for found in h.breaks if found.at > first)
+    breaks = tuple(found.at - first for found in h.breaks if found.at > first)
+    return Sparkline(tuple(h.values[first:]), span(h), breaks)
 
 
 def span(h: History) -> str:
@@ -145,14 +146,13 @@ def grid(h: History) -> Table:
 
 def _remarks(h: History) -> list[list[str]]:
     """By place."""
-    found = [
-        [*([c.why] if c.ratio is None and c.why else []), *(["outputs differ"] if c.differs else [])] for c in h.points
-    ]
-    for each in h.breaks:
-        found[each.at].insert(0, each.why)
-    for change in h.changes:
-        found[change.at].insert(0, f"from here on {size_of(change, h)}")
-    return found
+    changes = {change.at: f"from here on {size_of(change, h)}" for change in h.changes}
+    breaks = {each.at: each.why for each in h.breaks}
+    found = (
+        (changes.get(i), breaks.get(i), c.why if c.ratio is None else "", "outputs differ" if c.differs else "")
+        for i, c in enumerate(h.points)
+    )
+    return [[text for text in texts if text] for texts in found]
 
 
 def overview(histories: Sequence[History]) -> Table:
@@ -180,7 +180,7 @@ def _overview_line(h: History, is_shared: bool) -> tuple[str, ...]:
     return (
         one_line(h.case.label),
         "" if is_shared else one_line(h.baseline),
-        sparkline(h, BARS if is_shared else BARS_BESIDE_BASELINES),
+        sparkline(h, BARS if is_shared else BARS_BESIDE_BASELINES).bars,
         interval(newest) if not h.is_counted else "" if value is None else amount(value, h.metric),
         verdict(newest),
         commit(newest),
@@ -196,11 +196,9 @@ def describe_changes(h: History) -> Iterable[tuple[str, Style]]:
     for change in h.changes:
         yield sentence(change, h), _style(change)
     points = sum(v is not None for v in h.values)
-    if not points:
-        yield "no comparison has a number: the remarks say why", "faint"
-    elif not h.changes:
+    if not h.changes:
         few = f": {plural(points, 'point')} can show great changes only" if points < FEW and not h.is_counted else ""
-        yield f"no change point{few}", "faint"
+        yield f"no change point{few}" if points else "no comparison has a number: the remarks say why", "faint"
     if h.jump is not None:
         newest = commit(h.points[-1])
         yield f"{newest} is {percent(h.jump)} above the median before it: the next comparisons will show", "warning"

@@ -1,4 +1,4 @@
-"""Renders documents as HTML: one walk over the blocks, for pages and for notebooks.
+"""Renders documents as HTML, one walk over the blocks for pages and for notebooks; and makes whole pages.
 
 On a page elements have classes, which `pages/assets/page.css` gives their looks. In a notebook each element has its own
 styles, because a notebook can drop style sheets and has its own styles for tables. For the same reason, even a
@@ -10,52 +10,51 @@ All text goes through `element`. Only it and matplotlib, which draws the charts 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from html import escape
+from importlib import resources
 from itertools import chain, groupby
+from pathlib import Path
 from typing import Any, cast
 
-from benchax.errors import MissingPackage
+from benchax.errors import MissingPackage, UsageError
 from benchax.model import Remark
 from benchax.reporting import figures
-from benchax.reporting.chart import (
+from benchax.reporting.document import (
     MARKS,
-    Axis,
     AxisTick,
-    Bars,
-    Branch,
+    Block,
     Cells,
     Chart,
-    Line,
-    Mark,
-    Note,
-    Points,
-    ReferenceLine,
-    Shade,
-    Tree,
-)
-from benchax.reporting.document import (
-    Block,
     Code,
     Document,
     Facts,
     Heading,
+    Line,
     List,
+    Mark,
     Outline,
     OutlineEntry,
     Paragraph,
+    Points,
     Remarks,
     Section,
     Sparkline,
     Table,
     TableCell,
     TextRow,
+    Tree,
     tabulate_outline,
 )
+from benchax.reporting.tables import one_line
+from benchax.whole_files import write_whole
 
 _CELL = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0;white-space:pre-line;min-width:3ch;"
 _HEADING = "font-weight:bold;white-space:pre-line;"
@@ -277,7 +276,7 @@ MOST_DECADES = 5
 """Lists that span more are written number by number."""
 
 
-def encode_chart(part: Chart | Axis | Mark | Branch) -> dict[str, Any]:
+def encode_chart(part: Any) -> dict[str, Any]:
     """Encodes a chart or a part of one: its fields by their names, without those that have their default. A mark also
     has its type."""
     found: dict[str, Any] = {"type": type(part).__name__} if isinstance(part, Mark) else {}
@@ -294,20 +293,6 @@ def encode_chart(part: Chart | Axis | Mark | Branch) -> dict[str, Any]:
 
 def _encode_field(value: Any, digits: int) -> Any:
     match value:
-        case (
-            Chart()
-            | Axis()
-            | Points()
-            | Bars()
-            | Line()
-            | ReferenceLine()
-            | Shade()
-            | Note()
-            | Cells()
-            | Tree()
-            | Branch()
-        ):
-            return encode_chart(value)
         case AxisTick():
             return [finite_number(value.at), value.text, value.style]
         case (str(), *_):
@@ -321,7 +306,7 @@ def _encode_field(value: Any, digits: int) -> Any:
         case float():
             return finite_number(value)
         case _:
-            return value
+            return encode_chart(value) if is_dataclass(value) else value
 
 
 # Outlines, from which `assets/outlines.js` draws boxes. An entry is a list without its empty end: [name, kind, values,
@@ -331,10 +316,9 @@ def _encode_field(value: Any, digits: int) -> Any:
 def encode_outline(outline: Outline) -> dict[str, Any]:
     texts: dict[str, int] = {"": 0}
     entries = [_encode_entry(entry, texts) for entry in outline.entries]
-    columns = [[column.name, column.quantity] for column in outline.columns]
     return {
         "caption": outline.caption,
-        "columns": columns,
+        "columns": [[column.name, column.quantity] for column in outline.columns],
         "totals": [finite_number(total, DIGITS) for total in outline.totals],
         "texts": list(texts),
         "entries": entries,
@@ -342,8 +326,8 @@ def encode_outline(outline: Outline) -> dict[str, Any]:
 
 
 def _encode_entry(entry: OutlineEntry, texts: dict[str, int]) -> list[Any]:
-    words = (texts.setdefault(text, len(texts)) for text in (entry.name, entry.kind, entry.detail, entry.source))
-    name, kind, detail, source = words
+    words = (entry.name, entry.kind, entry.detail, entry.source)
+    name, kind, detail, source = (texts.setdefault(text, len(texts)) for text in words)
     values = [finite_number(value, DIGITS) for value in entry.values]
     parts = [_encode_entry(part, texts) for part in entry.parts]
     key = 0 if entry.key is None else entry.key + 1
@@ -366,7 +350,7 @@ def encode_numbers(values: Iterable[float | None], digits: int = DIGITS) -> Any:
     sizes = [abs(v) for v in known if v]
     is_whole = all(v < 10**digits and float(v).is_integer() for v in sizes)
     if is_whole or len(sizes) < 2 or max(sizes) > min(sizes) * 10**MOST_DECADES:
-        return [round_number(v, digits) for v in listed]
+        return [finite_number(v, digits) for v in listed]
     # The least one keeps all its digits; those of bars are counted from the greatest.
     exponent = math.floor(math.log10(min(sizes) if digits == DIGITS else max(sizes))) - digits + 1
     # A power of ten below one is not exact, its inverse is.
@@ -381,13 +365,135 @@ def _is_range(values: Sequence[float]) -> bool:
     return all(abs(v - first - i * step) <= room for i, v in enumerate(values))
 
 
-def round_number(value: float | None, digits: int) -> float | int | None:
-    if value is None:
+def finite_number(value: float | None, digits: int = FINE_DIGITS) -> float | int | None:
+    """Rounds a value. Returns None if JSON cannot express it."""
+    if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def finite_number(value: float | None, digits: int = FINE_DIGITS) -> float | int | None:
-    """Returns None for a value that JSON cannot express."""
-    return None if value is None or not math.isfinite(value) else round_number(value, digits)
+# ---- pages -----------------------------------------------------------------------------------------------------------
+#
+# A whole page from documents: one file, opened from disk without any network.
+#
+# The first document is open; each of the others is a part that opens. The page loads nothing. It runs only its own two
+# scripts, which its security policy names by their hashes. Elements have no handlers and no styles. Data are in blocks
+# of JSON, which no browser runs. A site shares styles and scripts between its pages: `Shared` holds their folder.
+
+
+FRAME, STYLE = "page.html", "page.css"
+LIBRARY = "echarts.js"
+SCRIPTS = ("texts.js", "options.js", "trees.js", "charts.js", "outlines.js", "page.js")
+"""Joined to one, in this order."""
+ASSETS = ("page.css", "echarts.js", "page.js")
+"""The files that a site writes next to its pages, each with `asset_text`."""
+EMPTY = Markup("")
+LONGEST_TITLE = 100
+MOST_OPEN = 6
+"""A page with more parts than this shows them closed at first."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The parts that pages of a site have in common, and the parts that a page has in addition to its documents."""
+
+    folder: str
+    """The folder of the assets, relative to the page: "../assets"."""
+    above: Markup = EMPTY
+    """Before the content: links to the other pages."""
+    below: Markup = EMPTY
+    """At the end of the content."""
+    styles: tuple[str, ...] = ()
+    """Files, as seen from the page; they come after those of all pages."""
+    scripts: tuple[str, ...] = ()
+
+
+def render_page(title: str, documents: Sequence[Document], shared: Shared | None = None) -> str:
+    """Args:
+    title: of the window.
+    documents: the first one is the page's own; see above.
+    shared: None: everything is in the page.
+    """
+    blocks = documents[0].blocks if documents else ()
+    has_title = any(isinstance(block, Heading) and block.level == 1 for block in blocks)
+    parts = dict(enumerate(documents[1:], 1))
+    targets = {part.title: f"part-{n}" for n, part in parts.items() if part.title}
+    written = [_render_part(part, f"part-{n}", len(parts) <= MOST_OPEN) for n, part in parts.items()]
+    head = "" if has_title else element("h1", title)
+    body = Markup("".join([head, BlockWriter(targets=targets).render(blocks), *written]))
+    names = [LIBRARY, "page.js"] if "<figure" in body else ["page.js"]
+    if shared is None:  # scripts and styles by their hashes, and nothing else from anywhere
+        script_src = " ".join(_hash(asset_text(name)) for name in names)
+        style_src = _hash(asset_text(STYLE))
+        styles = [element("style", Markup(asset_text(STYLE)))]
+        scripts = [element("script", Markup(asset_text(name))) for name in names]
+    else:
+        script_src = style_src = "'self' file:"
+        styles = [begin("link", rel="stylesheet", href=file) for file in (f"{shared.folder}/{STYLE}", *shared.styles)]
+        files = (*(f"{shared.folder}/{name}" for name in names), *shared.scripts)
+        scripts = [element("script", src=file) for file in files]
+    return _read(FRAME).format(
+        script_src=script_src,
+        style_src=style_src,
+        title=element("title", title),
+        styles="".join(styles),
+        above=shared.above if shared else "",
+        body=body,
+        below=shared.below if shared else "",
+        scripts="".join(scripts),
+    )
+
+
+def _render_part(part: Document, id: str, is_open: bool) -> Markup:
+    """Its title is what opens it."""
+    head = next((block for block in part.blocks if isinstance(block, Heading)), Heading("…"))
+    rest = [block for block in part.blocks if block is not head]
+    writer = BlockWriter(level=2)
+    title = element("summary", element("h2", head.text, css_class=head.style))
+    # An attribute without a value: there is no other way to say that it is open.
+    opened = Markup(begin("details", css_class="part", id=id).removesuffix(">") + (" open>" if is_open else ">"))
+    return Markup(opened + title + "".join(writer.render_answers(head)) + writer.render(rest) + "</details>")
+
+
+def asset_text(name: str) -> str:
+    """The text of one of `ASSETS`, or of the licence of the chart library."""
+    return "\n".join(map(_read, SCRIPTS)) if name == "page.js" else _read(name)
+
+
+@cache
+def _read(name: str) -> str:
+    return (resources.files("benchax.reporting") / "pages" / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def save_page(
+    file: str | os.PathLike[str], documents: Sequence[Document], title: str = "", shared: Shared | None = None
+) -> None:
+    """Writes one page.
+
+    Args:
+        title: title of the window; if empty, the title of the first document.
+
+    Raises:
+        UsageError: the file cannot be written; an existing file is unchanged.
+    """
+    named = one_line(title or (documents[0].title if documents else "")) or "benchax"
+    write_page(Path(file), render_page(named[:LONGEST_TITLE], documents, shared))
+
+
+def write_page(file: Path, text: str) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        UsageError: with the reason of the operating system.
+    """
+    try:
+        write_whole(file, text)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write to {str(file)!r}: {why}", "a file that can be written") from error

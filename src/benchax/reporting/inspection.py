@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
-from benchax.reporting.chart import Axis, Chart, Quantity, Tree, grow
 from benchax.reporting.document import (
+    Axis,
     Block,
+    Chart,
     Code,
     Document,
     Facts,
@@ -21,17 +21,20 @@ from benchax.reporting.document import (
     OutlineColumn,
     OutlineEntry,
     Paragraph,
+    Quantity,
     Section,
     Sparkline,
     Table,
     TableColumn,
     TextRow,
+    Tree,
+    grow,
     list_lines,
     list_remarks,
     tabulate,
 )
 from benchax.reporting.measurement import chart_memory
-from benchax.reporting.tables import BOUND, LINE, LINE_NAMES, SCOPE_NAMES, WHERE
+from benchax.reporting.tables import BOUND, LINE, LINE_NAMES, SCOPE_NAMES, WHERE, group_by
 from benchax.results.inspection import (
     Constant,
     Difference,
@@ -41,10 +44,10 @@ from benchax.results.inspection import (
     LineWork,
     NumberChange,
     PeakMemory,
+    Roofline,
     Stage,
     highest_of_stretches,
 )
-from benchax.results.roofline import Roofline
 from benchax.source_files import NOT_YOURS, below_packages
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
@@ -57,9 +60,8 @@ from benchax.units import count, percent, plural, rate, seconds, seconds_range, 
 def lines(found: Inspection, roof: Roofline | None = None) -> Table | None:
     """Lists the work by line, and each line's share of the memory at its peak. A share of operations appears only if
     their sum is complete."""
-    held = Counter[str]()
-    for value in found.peak.values if found.peak else ():
-        held[near(value.source or NOT_YOURS)] += value.size_bytes
+    values = group_by(found.peak.values if found.peak else (), lambda value: near(value.source or NOT_YOURS))
+    held = {line: sum(value.size_bytes for value in made) for line, made in values.items()}
     return _by(found, lambda one: one.source or NOT_YOURS, LINE_NAMES, roof, held)
 
 
@@ -78,9 +80,7 @@ def _by(
     held: Mapping[str, int] | None = None,
 ) -> Table | None:
     sizes = held or {}
-    by_place: dict[str, list[LineWork]] = {place: [] for place in sizes}
-    for one in found.lines or ():
-        by_place.setdefault(near(name(one)), []).append(one)
+    by_place = {place: list[LineWork]() for place in sizes} | group_by(found.lines or (), lambda one: near(name(one)))
     whole = found.counts.flops if found.counts else None
     sums = [
         (place, sum(one.flops for one in work), sum(one.bytes_accessed for one in work), work)
@@ -167,16 +167,18 @@ def document_with_texts(found: Inspection) -> Document:
 
 
 def _memory(found: Inspection, full: bool) -> list[Block]:
-    blocks: list[Block] = [Facts((memory_section(found),))]
+    blocks: list[Block] = [Facts((Section("memory", tuple(_memory_rows(found))),))]
     if found.buffers is None:
         return [*blocks, Heading("buffers"), _nothing(found, "buffers"), *show_peak(found, full)]
     rows: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, near(b.source)) for b in found.buffers.buffers]
-    notes = ["arguments, outputs and constants only: the plan itself could not be read"]
-    notes = notes if found.buffers.method == "program text" else []
-    if missing := ", ".join(f"{size(n)} of kind {kind}" for kind, n in found.buffers.unattributed):
-        notes.append(f"not attributed to any buffer: {missing}")
+    missing = ", ".join(f"{size(n)} of kind {kind}" for kind, n in found.buffers.unattributed)
+    is_partial = found.buffers.method == "program text"
+    notes = (
+        "arguments, outputs and constants only: the plan itself could not be read" if is_partial else "",
+        f"not attributed to any buffer: {missing}" if missing else "",
+    )
     blocks += _table("buffers", build_table((WHAT, "size", "kind", WHERE, LINE), rows), full=full)
-    return [*blocks, *list_lines(notes, "faint"), *show_peak(found, full)]
+    return [*blocks, *list_lines(filter(None, notes), "faint"), *show_peak(found, full)]
 
 
 def _constants(found: Inspection, full: bool) -> list[Block]:
@@ -185,11 +187,10 @@ def _constants(found: Inspection, full: bool) -> list[Block]:
     for title, what in (("captured by the function", "captured"), ("baked into the program", "baked_in")):
         listed: Sequence[Constant] | None = getattr(found.constants, what, None)
         if not listed:
-            none = _nothing(found, f"constants.{what}") if listed is None else Paragraph("none")
-            blocks += [Heading(title), none]
-        else:
-            table = build_table((WHAT, "size", WHERE), [(c.spec, size(c.size_bytes), near(c.where)) for c in listed])
-            blocks += _table(f"{title}: {size(sum(c.size_bytes for c in listed))}", table, full=full)
+            blocks += [Heading(title), _nothing(found, f"constants.{what}") if listed is None else Paragraph("none")]
+            continue
+        table = build_table((WHAT, "size", WHERE), [(c.spec, size(c.size_bytes), near(c.where)) for c in listed])
+        blocks += _table(f"{title}: {size(sum(c.size_bytes for c in listed))}", table, full=full)
     return blocks
 
 
@@ -280,7 +281,8 @@ def answer(found: Inspection) -> str:
 
 
 def overview(found: Inspection, roof: Roofline | None = None) -> list[Section]:
-    return [Section("program", tuple(_program_rows(found))), *cost(found, roof), memory_section(found)]
+    program, memory = Section("program", tuple(_program_rows(found))), Section("memory", tuple(_memory_rows(found)))
+    return [program, *cost(found, roof), memory]
 
 
 def cost(found: Inspection, roof: Roofline | None = None) -> list[Section]:
@@ -328,10 +330,9 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         ("bytes accessed", "bytes_accessed", "B", "read and written by instructions, cached or not"),
     ):
         value: float | None = getattr(counts, what)
-        if value is None:
-            yield _not_known(found, label, f"counts.{what}")
-        else:
-            yield TextRow(label, size(value) if unit == "B" else count(value, unit), least + detail)
+        row = _not_known(found, label, f"counts.{what}")
+        text = "" if value is None else size(value) if unit == "B" else count(value, unit)
+        yield TextRow(label, text, least + detail) if text else row
     if counts.arithmetic_intensity is not None:
         yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations by bytes accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:
@@ -366,12 +367,11 @@ HELPS = {
 
 
 def _time_rows(roof: Roofline) -> Iterable[TextRow]:
-    if roof.timing is None:
+    if (timing := roof.timing) is None:
         yield TextRow("one call takes", "not measured", "because nothing was run; --time runs it", "faint")
         return
-    timing = roof.timing
-    known = timing.low_s is not None and timing.high_s is not None
-    interval = f"95 % {seconds_range(timing.low_s or 0.0, timing.high_s or 0.0)}, " if known else "no interval, "
+    low_s, high_s = timing.low_s, timing.high_s
+    interval = "no interval, " if low_s is None or high_s is None else f"95 % {seconds_range(low_s, high_s)}, "
     yield TextRow("one call takes", seconds(timing.median_s), f"{interval}by the {timing.timer} timer")
     if roof.share is None:
         why = "some of the work is not counted" if roof.is_at_least else "bytes or operations have no time"
@@ -383,10 +383,6 @@ def _time_rows(roof: Roofline) -> Iterable[TextRow]:
         percent(roof.share),
         f"{seconds(roof.roof_s or 0.0)} of {seconds(timing.median_s)}" + (above if roof.share > 1 else ""),
     )
-
-
-def memory_section(found: Inspection) -> Section:
-    return Section("memory", tuple(_memory_rows(found)))
 
 
 def _memory_rows(found: Inspection) -> Iterable[TextRow]:
@@ -441,7 +437,7 @@ def first_rows(table: Table, full: bool) -> Table:
     # A line that says "1 more" would spare none.
     if full or more <= 1:
         return table
-    note = "; ".join(part for part in (f"… {more} more; --full shows them", table.note) if part)
+    note = "; ".join(filter(None, (f"… {more} more; --full shows them", table.note)))
     return replace(table, rows=table.rows[:MOST_ROWS], note=note)
 
 
@@ -521,14 +517,12 @@ def _describe_peak(peak: PeakMemory) -> str:
 
 def _advise(found: Inspection) -> Iterator[str]:
     """Yields bounds from the memory plan alone. Only the plan of the changed program shows the real saving."""
-    kept = found.peak.sum_of("residual") if found.peak else 0
-    if kept:
+    if kept := found.peak.sum_of("residual") if found.peak else 0:
         yield (
             f"{size(kept)} are residuals, kept on the way forward for the way back: jax.checkpoint would compute them "
             "again, and save this much at most"
         )
-    possible = found.donation.possible_bytes if found.donation else None
-    if possible:
+    if possible := found.donation and found.donation.possible_bytes:
         yield (
             f"in addition to the temporaries: outputs could have the memory of {size(possible)} of arguments, if those "
             "were donated (jax.jit(f, donate_argnums=...))"
@@ -682,7 +676,6 @@ OUTLINE_NOTE = (
     "work and are left out. A branch counts as if it were taken."
 )
 KINDS = {"while": "loop", "call": "call", "async-start": "call"}
-T = TypeVar("T")
 MOST_PLAIN = 24
 """Operations side by side are folded by line if there are more of them than this."""
 _LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
@@ -720,7 +713,7 @@ class _Folder:
 
     def fold(self, placed: Sequence[tuple[int, str]]) -> tuple[OutlineEntry, ...]:
         """Folds operations by the first step of their scopes, in the order of the first operation of each."""
-        by_step = _group(placed, lambda one: one[1].partition("/")[0])
+        by_step = group_by(placed, lambda one: one[1].partition("/")[0])
         made = list(self.fold_plain([number for number, _ in by_step.pop("", [])]))
         for step, members in by_step.items():
             numbers = [number for number, _ in members]
@@ -730,7 +723,7 @@ class _Folder:
 
     def fold_plain(self, numbers: Sequence[int]) -> Iterable[tuple[int, OutlineEntry]]:
         """(place of the first, entry)"""
-        lines = _group(numbers, lambda number: self.listed[number].source)
+        lines = group_by(numbers, lambda number: self.listed[number].source)
         if len(numbers) <= MOST_PLAIN or len(lines) < 2:
             yield from ((number, self.entry(number)) for number in numbers)
             return
@@ -760,13 +753,6 @@ def _add(values: Sequence[float | None]) -> float | None:
     """A sum with a hole in it is no sum."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-
-def _group(listed: Sequence[T], key: Callable[[T], str]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
-    for one in listed:
-        found.setdefault(key(one), []).append(one)
-    return found
 
 
 def _describe_shape(shape: str) -> str:

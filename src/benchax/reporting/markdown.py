@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from benchax.reporting.chart import MARKS, Chart
 from benchax.reporting.document import (
+    MARKS,
     Block,
+    Chart,
     Code,
     Document,
     Facts,

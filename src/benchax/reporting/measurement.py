@@ -6,9 +6,10 @@ Numbers that were not measured are named in one line at the end. The full form (
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
+from dataclasses import replace
+from itertools import accumulate, chain, groupby, pairwise
 from statistics import median
 
 from benchax.model import (
@@ -20,38 +21,35 @@ from benchax.model import (
     Memory,
     Ranks,
     RankTimes,
-    Remark,
     Samples,
     Stages,
     Transfer,
     find_why,
 )
-from benchax.reporting.chart import (
+from benchax.reporting.document import (
     Axis,
     Bars,
-    Chart,
-    Line,
-    Mark,
-    Note,
-    Points,
-    ReferenceLine,
-    Shade,
-    Style,
-    Symbol,
-    name_places,
-)
-from benchax.reporting.document import (
     Block,
+    Chart,
     Document,
     Facts,
     Heading,
+    Line,
+    Mark,
+    Note,
     Paragraph,
+    Points,
+    ReferenceLine,
     Remarks,
     Section,
+    Shade,
+    Style,
+    Symbol,
     Table,
     TableColumn,
     TextRow,
     list_remarks,
+    name_places,
     tabulate,
 )
 from benchax.reporting.tables import (
@@ -64,6 +62,7 @@ from benchax.reporting.tables import (
     describe_interval,
     describe_machine,
     estimate,
+    group_by,
     mean_and_deviation,
     one_line,
     share_remarks,
@@ -137,10 +136,10 @@ def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
 
     Rows with the same label count as one case.
     """
-    grave: dict[str, list[Remark]] = {m.case.label: [] for m in listed}
-    for m in listed:
-        grave[m.case.label] += [remark for remark in m.remarks if remark.severity != "info"]
-    return share_remarks(grave)
+    by_case = group_by(listed, lambda m: m.case.label)
+    return share_remarks(
+        {label: [r for m in same for r in m.remarks if r.severity != "info"] for label, same in by_case.items()}
+    )
 
 
 def _describe_failure(failure: Failure) -> str:
@@ -220,10 +219,10 @@ def answers(m: Measurement) -> Iterator[TextRow]:
 
 def _once(m: Measurement) -> Iterator[TextRow]:
     s, rise = m.stages, _find_rise(m)
-    if s.first_result_s is not None and s.compile_s is not None:
-        yield TextRow("", seconds(s.first_result_s), f"first result; {seconds(s.compile_s)} of it to compile")
-    elif s.compile_s is not None:
-        yield TextRow("", seconds(s.compile_s), "to compile")
+    if s.compile_s is not None:
+        of_result = f"first result; {seconds(s.compile_s)} of it to compile"
+        is_known = s.first_result_s is not None
+        yield TextRow("", seconds(s.first_result_s or s.compile_s), of_result if is_known else "to compile")
     if rise is not None:
         yield TextRow("", f"+{size(rise)}", "memory during a call")
     elif m.memory.predicted_peak_bytes is not None:
@@ -295,10 +294,9 @@ def _timer(series: Sequence[Samples], s: Summary, is_answered: bool) -> TextRow:
     taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
     disturbed = sum(each.disturbed_count or 0 for each in series)
     stop = {"time": ", out of time", "count": ", count reached"}.get(samples.stop or "", "")
-    less = ""
-    if samples.overhead_s is not None:
-        clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
-        less = f", less {seconds(samples.overhead_s / samples.iterations, 2)} for each reading{clock}"
+    clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
+    own_s = seconds((samples.overhead_s or 0.0) / samples.iterations, 2)
+    less = "" if samples.overhead_s is None else f", less {own_s} for each reading{clock}"
     detail = f"{taken} samples{stop}{f', {disturbed} disturbed' if disturbed else ''}{less}"
     return TextRow(samples.timer, seconds(s.median_s), f"{' · '.join(filter(None, texts))}\n{detail}")
 
@@ -322,12 +320,14 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
     observed = f"observed above what was there before ({mem.method})"
     if mem.compiled_rise_bytes is not None:
         yield TextRow("compiled call", f"+{size(mem.compiled_rise_bytes)}", observed)
-    if mem.eager_rise_bytes is not None:
-        least = mem.eager_rise_low_bytes
-        several = f"to +{size(mem.eager_rise_bytes)}, observed in several calls ({mem.method}): arrays live by how far "
-        several += "Python runs ahead of the device"
-        detail = observed if least is None else several
-        yield TextRow("eager call", f"+{size(mem.eager_rise_bytes if least is None else least)}", detail)
+    if mem.eager_rise_low_bytes is not None and mem.eager_rise_bytes is not None:
+        detail = (
+            f"to +{size(mem.eager_rise_bytes)}, observed in several calls ({mem.method}): arrays live by how far "
+            "Python runs ahead of the device"
+        )
+        yield TextRow("eager call", f"+{size(mem.eager_rise_low_bytes)}", detail)
+    elif mem.eager_rise_bytes is not None:
+        yield TextRow("eager call", f"+{size(mem.eager_rise_bytes)}", observed)
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
@@ -383,8 +383,8 @@ def _numerics(m: Measurement) -> Iterable[TextRow]:
         word, to = ("identical", "to") if n.max_abs == 0 else ("agrees", "with")
         far = f"; largest difference {n.max_rel:.1e} of the largest value" if n.max_rel else ""
         is_finite = all(remark.code != "nonfinite-result" for remark in m.remarks)
-        odd = "" if is_finite else "; not all values are finite"
-        yield TextRow("checked", word, f"{to} {reference}{far}{odd}", "good" if is_finite else "warning")
+        odd, style = ("", "good") if is_finite else ("; not all values are finite", "warning")
+        yield TextRow("checked", word, f"{to} {reference}{far}{odd}", style)
 
 
 # ---- what was not measured --------------------------------------------------------------------------------------
@@ -464,10 +464,9 @@ def _devices(m: Measurement) -> Iterable[TextRow]:
 
 def _communication(share: DeviceShare) -> str:
     """Returns a text such as ", 12 % of it in collectives, 3 µs not hidden by other work"."""
-    if share.communication_s is None:
-        return "; what of it is communication is not known"
     if not share.communication_s:
-        return ", none of it in collectives"
+        is_known = share.communication_s is not None
+        return ", none of it in collectives" if is_known else "; what of it is communication is not known"
     exposed = "" if share.exposed_s is None else f", {seconds(share.exposed_s)} not hidden by other work"
     part = percent(share.communication_s / share.busy_s)
     return f", {part} of it in collectives, waiting included ({seconds(share.communication_s)}{exposed})"
@@ -478,10 +477,11 @@ def _ranks(ranks: Ranks) -> Iterable[TextRow]:
     where = "one host" if hosts == 1 else plural(hosts, "host")
     yield TextRow(f"{len(ranks.ranks)} ranks", "", f"with {plural(ranks.devices_each, 'device')} each, on {where}")
     if ranks.barrier_skew_s:
-        most = max(ranks.barrier_skew_s)
         few = percent(sum(skew <= SMALL_SKEW_S for skew in ranks.barrier_skew_s) / len(ranks.barrier_skew_s))
-        detail = f"between the first and the last to begin, {few} of them up to {seconds(SMALL_SKEW_S)}, the most "
-        detail += f"{seconds(most)}; kept out of the times"
+        detail = (
+            f"between the first and the last to begin, {few} of them up to {seconds(SMALL_SKEW_S)}, the most "
+            f"{seconds(max(ranks.barrier_skew_s))}; kept out of the times"
+        )
         yield TextRow("start skew", seconds(median(ranks.barrier_skew_s)), detail)
         yield _since_start("first to end", median(ranks.least_s), "the fastest rank of each sample")
     listed = sorted(ranks.ranks, key=lambda rank: -rank.was_last)[:MOST_ROWS]
@@ -507,7 +507,6 @@ def _describe_rank(rank: RankTimes, hosts: int) -> str:
 
 
 STATISTICS = (TableColumn("timer", "names"), "n", "mean ± std", "min", "25 %", "median", "75 %", "max", "beyond")
-BELOW_ZERO = "not above 0"
 
 
 def document_of_statistics(m: Measurement) -> Document:
@@ -522,24 +521,26 @@ def document_of_statistics(m: Measurement) -> Document:
 
 def document_of_summary(s: Summary) -> Document:
     """One summary, which doesn't know its timer."""
-    least = BELOW_ZERO if s.min_s is None else seconds(s.min_s)
     rows = (
         TextRow("median", seconds(s.median_s), " · ".join(filter(None, (describe_interval(s), agreement(s))))),
         TextRow("quartiles", f"{seconds(s.q25_s)} to {seconds(s.q75_s)}"),
-        TextRow("extremes", f"{least} to {seconds(s.max_s)}"),
+        TextRow("extremes", f"{_describe_least(s)} to {seconds(s.max_s)}"),
         TextRow("mean ± std", mean_and_deviation(s), "of the readings, preempted ones included"),
         TextRow("readings", str(s.n), f"{s.outliers} of them 1.5 interquartile ranges beyond the quartiles, and kept"),
     )
     return Document((Facts((Section("a call", tuple(row for row in rows if row.value)),)),))
 
 
+def _describe_least(s: Summary) -> str:
+    return "not above 0" if s.min_s is None else seconds(s.min_s)
+
+
 def _statistics_line(timer: str, s: Summary) -> tuple[str, ...]:
-    least = BELOW_ZERO if s.min_s is None else seconds(s.min_s)
     return (
         timer,
         str(s.n),
         mean_and_deviation(s),
-        least,
+        _describe_least(s),
         *map(seconds, (s.q25_s, s.median_s, s.q75_s, s.max_s)),
         str(s.outliers),
     )
@@ -553,13 +554,9 @@ def thin(values: Sequence[float], most: int) -> list[int]:
     no outlier gets lost. All where they are no more than that."""
     if len(values) <= most:
         return list(range(len(values)))
-    groups = max(1, most // 2)
-    edges = [len(values) * i // groups for i in range(groups + 1)]
-    chosen: set[int] = set()
-    for first, end in pairwise(edges):
-        group = range(first, end)
-        chosen |= {min(group, key=values.__getitem__), max(group, key=values.__getitem__)}
-    return sorted(chosen)
+    n = max(1, most // 2)
+    groups = [range(len(values) * i // n, len(values) * (i + 1) // n) for i in range(n)]
+    return sorted({choose(group, key=values.__getitem__) for group in groups for choose in (min, max)})
 
 
 MOST_READINGS = 2000
@@ -580,11 +577,8 @@ def document_with_charts(m: Measurement, most: int = MOST_READINGS) -> Document:
     Args:
         most: the maximum number of readings to draw for each timer.
     """
-    found = document(m, is_full=True).blocks
-    numbers = [
-        block for block in found if isinstance(block, Facts) or (isinstance(block, Heading) and block.level == 1)
-    ]
-    return Document((*numbers, *charts(m, most), *list_remarks(m.remarks)))
+    facts = (block for block in document(m, is_full=True).blocks if isinstance(block, Facts))
+    return Document((answer(m), *facts, *charts(m, most), *list_remarks(m.remarks)))
 
 
 def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
@@ -597,38 +591,22 @@ def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
 # ---- readings ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Readings:
-    """The readings of all processes, one after the other."""
-
-    times_s: tuple[float, ...]
-    disturbed: tuple[bool, ...]
-    starts: tuple[int, ...]
-    """The index of the first reading of each process."""
-
-
-def _join_readings(series: Sequence[Samples]) -> _Readings:
-    times = [samples.per_call_s for samples in series]
-    disturbed = [samples.disturbed or (False,) * len(samples.elapsed_s) for samples in series]
-    starts = [0, *accumulate(map(len, times))][:-1]
-    return _Readings(tuple(chain(*times)), tuple(chain(*disturbed)), tuple(starts))
-
-
 def _chart_timer(series: Sequence[Samples], s: Summary, most: int) -> tuple[Chart, Chart]:
-    """The readings in the order in which they were taken, and their distribution on the same axis."""
-    found = _join_readings(series)
-    ends = _ends(found.times_s, s)
+    """The readings of all processes in the order in which they were taken, and their distribution on the same axis."""
+    times_s = list(chain(*(samples.per_call_s for samples in series)))
+    edges = [0, *accumulate(len(samples.elapsed_s) for samples in series)]
+    ends = _ends(times_s, s)
     per_call = Axis("per call", "seconds", ends=ends)
     level: list[Mark] = [ReferenceLine("y", s.median_s, style="title")]
     if s.low_s is not None and s.high_s is not None:
         level.insert(0, Shade("y", s.low_s, s.high_s))
     name = series[0].timer
-    marks = (*level, *_processes(found), *_points(found, most), *_drift(found))
+    marks = (*level, *_processes(edges), *_points(times_s, series, most), *_drift(times_s, edges))
     order = Chart(
         Axis("readings in the order taken"), per_call, marks,
-        f"{name}: {plural(len(found.times_s), 'reading')}", has_legend=True, note=_describe_marks(found, s, ends, most),
+        f"{name}: {plural(len(times_s), 'reading')}", has_legend=True, note=_describe_marks(times_s, s, ends, most),
     )  # fmt: skip
-    spread = Chart(Axis("readings"), per_call, (*level, _histogram(found.times_s, ends)), f"{name}: distribution")
+    spread = Chart(Axis("readings"), per_call, (*level, _histogram(times_s, ends)), f"{name}: distribution")
     return order, spread
 
 
@@ -640,44 +618,43 @@ def _ends(times_s: Sequence[float], s: Summary) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _points(found: _Readings, most: int) -> Iterator[Points]:
-    shown = thin(found.times_s, most)
+def _points(times_s: Sequence[float], series: Sequence[Samples], most: int) -> Iterator[Points]:
+    shown = thin(times_s, most)
+    disturbed = list(chain(*(samples.disturbed or (False,) * len(samples.elapsed_s) for samples in series)))
     kinds: tuple[tuple[str, Style, Symbol], ...] = (
         ("undisturbed", "", "circle"), ("preempted", "warning", "diamond"),
     )  # fmt: skip
     for is_disturbed, (label, style, symbol) in enumerate(kinds):
-        if places := tuple(i for i in shown if found.disturbed[i] == is_disturbed):
-            yield Points(places, tuple(found.times_s[i] for i in places), label=label, style=style, symbol=symbol)
+        if places := tuple(i for i in shown if disturbed[i] == is_disturbed):
+            yield Points(places, tuple(times_s[i] for i in places), label=label, style=style, symbol=symbol)
 
 
-def _processes(found: _Readings) -> Iterator[ReferenceLine]:
-    for n, start in enumerate(found.starts[1:], 2):
-        yield ReferenceLine("x", start - 0.5, "break", f"process {n}" if len(found.starts) <= 8 else "", "faint")
+def _processes(edges: Sequence[int]) -> Iterator[ReferenceLine]:
+    """`edges`: where the readings of each process begin, and the end of all."""
+    for n, start in enumerate(edges[1:-1], 2):
+        yield ReferenceLine("x", start - 0.5, "break", f"process {n}" if len(edges) <= 9 else "", "faint")
 
 
-def _drift(found: _Readings) -> Iterator[Line]:
+def _drift(times_s: Sequence[float], edges: Sequence[int]) -> Iterator[Line]:
     """The median of each stretch of neighbours, within a process."""
-    ends = [*found.starts[1:], len(found.times_s)]
-    for first, end in zip(found.starts, ends, strict=True):
-        if end - first < 3 * LEAST_STRETCH:
-            continue
+    for first, end in pairwise(edges):
         n = min(MOST_STRETCHES, (end - first) // LEAST_STRETCH)
-        stretches = list(pairwise(first + (end - first) * i // n for i in range(n + 1)))
+        stretches = list(pairwise(first + (end - first) * i // n for i in range(n + 1))) if n >= 3 else []
         middles = tuple((a + b - 1) / 2 for a, b in stretches)
-        yield Line(middles, tuple(median(found.times_s[a:b]) for a, b in stretches), "medians of neighbours", "info")
+        if stretches:
+            yield Line(middles, tuple(median(times_s[a:b]) for a, b in stretches), "medians of neighbours", "info")
 
 
-def _describe_marks(found: _Readings, s: Summary, ends: tuple[float, float], most: int) -> str:
+def _describe_marks(times_s: Sequence[float], s: Summary, ends: tuple[float, float], most: int) -> str:
     """Describes the marks, and what the chart omits."""
-    n = len(found.times_s)
-    beyond = [t for t in found.times_s if not ends[0] <= t <= ends[1]]
+    n = len(times_s)
+    beyond = [t for t in times_s if not ends[0] <= t <= ends[1]]
     texts = ["line: median" + ("; shade: its 95 % interval" if s.low_s is not None else "")]
     if beyond:
-        least, most_s = min(beyond), max(beyond)
-        span = seconds_range(least, most_s) if least < most_s else seconds(least)
+        span = seconds(beyond[0]) if len(beyond) == 1 else seconds_range(min(beyond), max(beyond))
         texts.append(f"{plural(len(beyond), 'reading')} beyond the axis: {span}")
     if n > most:
-        shown = f"{len(thin(found.times_s, most))} of {plural(n, 'reading')} are drawn"
+        shown = f"{len(thin(times_s, most))} of {plural(n, 'reading')} are drawn"
         texts.append(f"{shown}: the least and the greatest of each group of neighbours")
     return "; ".join(texts)
 
@@ -689,11 +666,9 @@ def _histogram(times_s: Sequence[float], ends: tuple[float, float]) -> Bars:
     width = 2 * iqr / len(inside) ** (1 / 3)
     bins = min(MOST_BINS, max(5, math.ceil((ends[1] - ends[0]) / width))) if width > 0 else 5
     step = (ends[1] - ends[0]) / bins
-    counts = [0] * bins
-    for t in inside:
-        counts[min(bins - 1, int((t - ends[0]) / step))] += 1
+    counts = Counter(min(bins - 1, int((t - ends[0]) / step)) for t in inside)
     places = tuple(ends[0] + (i + 0.5) * step for i in range(bins))
-    return Bars(places, (0.0,) * bins, tuple(map(float, counts)), "x", step * 0.96, "readings")
+    return Bars(places, (0.0,) * bins, tuple(float(counts[i]) for i in range(bins)), "x", step * 0.96, "readings")
 
 
 # ---- what is there once -----------------------------------------------------------------------------------------
@@ -728,18 +703,20 @@ def chart_memory(mem: Memory) -> Chart | None:
         ("planned peak", mem.predicted_peak_bytes),
     ]  # fmt: skip
     observed = [("compiled call", mem.compiled_rise_bytes), ("eager call", mem.eager_rise_bytes)]
-    names, marks, most = list[str](), list[Mark](), 0
-    kinds: tuple[tuple[str, Style, list[tuple[str, int | None]]], ...] = (
-        ("planned", "", planned), ("observed rise", "info", observed),
-    )  # fmt: skip
-    for label, style, rows in kinds:
-        if known := {name: value for name, value in rows if value is not None}:
-            places = tuple(float(len(names) + i) for i in range(len(known)))
-            ends = tuple(map(float, known.values()))
-            marks.append(Bars(places, (0.0,) * len(known), ends, "x", label=label, style=style))
-            names, most = [*names, *known], max(most, *known.values())
-    axis = Axis("", "bytes", ends=(0.0, 1.05 * most or 1.0))
-    return Chart(axis, name_places(names), tuple(marks), "memory", has_legend=len(marks) > 1) if marks else None
+    rows = [
+        (label, name, float(value))
+        for label, listed in (("planned", planned), ("observed rise", observed))
+        for name, value in listed
+        if value is not None
+    ]
+    styles: dict[str, Style] = {"planned": "", "observed rise": "info"}
+    marks: list[Mark] = []
+    for label, group in groupby(enumerate(rows), lambda one: one[1][0]):
+        places, ends = zip(*((float(place), value) for place, (*_, value) in group), strict=True)
+        marks.append(Bars(places, (0.0,) * len(places), ends, "x", label=label, style=styles[label]))
+    axis = Axis("", "bytes", ends=(0.0, 1.05 * max((value for *_, value in rows), default=0.0) or 1.0))
+    names = name_places([name for _, name, _ in rows])
+    return Chart(axis, names, tuple(marks), "memory", has_legend=len(marks) > 1) if marks else None
 
 
 MOST_DETAILS = 1000

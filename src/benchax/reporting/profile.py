@@ -10,24 +10,41 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
-from benchax.reporting.chart import Axis, AxisTick, Bars, Chart, Line, Style, Tree, grow
 from benchax.reporting.document import (
+    Axis,
+    AxisTick,
+    Bars,
     Block,
+    Chart,
     Document,
     Facts,
     Heading,
+    Line,
     Paragraph,
     Section,
+    Style,
     Table,
     TableCell,
     TableColumn,
     TextRow,
+    Tree,
     draw_bars,
+    grow,
     list_lines,
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import BOUND, LINE_NAMES, NOT_MEASURED, SCOPE_NAMES, WHERE, describe_rates, truncate
+from benchax.reporting.tables import (
+    BOUND,
+    LINE_NAMES,
+    NOT_MEASURED,
+    SCOPE_NAMES,
+    WHERE,
+    describe_rates,
+    group_by,
+    truncate,
+)
+from benchax.results.inspection import Peaks
 from benchax.results.profile import (
     Column,
     Device,
@@ -48,7 +65,6 @@ from benchax.results.profile import (
     StepSplit,
     Timeline,
 )
-from benchax.results.roofline import Peaks
 from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import count, percent, plural, rate, seconds, size
 
@@ -83,7 +99,9 @@ NOTES_OF_KINDS: dict[Kind, str] = {
 
 def document(p: Profile, details: bool = False) -> Document:
     """With `details` every operation, uncut, with its line of HLO."""
-    blocks: list[Block] = [Heading(f"{p.title or 'profile'}: {answer(p)}", 1, (_where(p),))]
+    runs = f"{plural(len(p.runs), 'run')} of programs" if p.runs else ""
+    where = " · ".join(filter(None, (p.backend, runs, plural(p.n_events, "event"))))
+    blocks: list[Block] = [Heading(f"{p.title or 'profile'}: {answer(p)}", 1, (where,))]
     if p.split is not None:
         blocks += describe_steps(p.split, p.recording_cost)
     elif p.recording_cost is not None:
@@ -105,11 +123,6 @@ def answer(p: Profile) -> str:
     hottest = p.ops[0]
     at = f" at {without_folders(hottest.source)}" if hottest.source else ""
     return f"{percent(hottest.share)} of its work is {truncate(hottest.name, NAME)}{at}"
-
-
-def _where(p: Profile) -> str:
-    runs = f"{plural(len(p.runs), 'run')} of programs" if p.runs else ""
-    return " · ".join(part for part in (p.backend, runs, plural(p.n_events, "event")) if part)
 
 
 def grid(p: Profile, details: bool = False) -> Table:
@@ -164,20 +177,16 @@ def _device(device: Device) -> Iterator[TextRow]:
     yield TextRow(device.name, f"busy {seconds(device.busy_s)}{share}", f"idle {seconds(device.idle_s)}")
     if device.communication_s:
         spent = f"{seconds(device.communication_s)}, {percent(device.communication_s / device.busy_s)} of busy"
-        exposed_s = device.exposed_s
-        alone = "what ran at the same time is not known"
-        alone = alone if exposed_s is None else f"{seconds(exposed_s)} of it while nothing else ran"
-        yield TextRow("communication", spent, alone)
+        exposed = "" if device.exposed_s is None else f"{seconds(device.exposed_s)} of it while nothing else ran"
+        yield TextRow("communication", spent, exposed or "what ran at the same time is not known")
     for gap in device.gaps[:GAPS]:
-        between = f"between {truncate(gap.before, NAME)} and {truncate(gap.after, NAME)}"
-        yield TextRow("gap", seconds(gap.length_s), between)
+        names = (truncate(name, NAME) for name in (gap.before, gap.after))
+        yield TextRow("gap", seconds(gap.length_s), f"between {' and '.join(names)}")
 
 
 def _runs(p: Profile) -> Iterator[TextRow]:
     """Device time of a run, by program: those that took most of it in all first."""
-    by_program: dict[str, list[float]] = {}
-    for run in p.runs:
-        by_program.setdefault(run.module, []).append(run.device_s)
+    by_program = {name: [run.device_s for run in runs] for name, runs in group_by(p.runs, lambda r: r.module).items()}
     most = sorted(by_program.items(), key=lambda found: -sum(found[1]))
     for program, times in most[:RUNS]:
         spread = f"{seconds(min(times))} to {seconds(max(times))}, " if len(times) > 1 else ""
@@ -221,11 +230,9 @@ def list_memory(t: Timeline) -> Iterator[TextRow]:
     if silent := t.without("in_use"):
         why = f"because memory_stats() of {', '.join(silent[:MOST_DEVICES])} is empty"
         yield TextRow(MEMORY_KINDS["in_use"], "not available on this backend", why)
-    if t.interval_s is None or t.longest_gap_s is None or t.share is None:
-        yield TextRow("readings", str(len(t.times_s)))
-    else:
-        apart = f"{seconds(t.interval_s)} apart, at most {seconds(t.longest_gap_s)}"
-        yield TextRow("readings", f"{len(t.times_s)}, {apart}", f"they took {percent(t.share)} of the time")
+    apart = f", {seconds(t.interval_s)} apart, at most {seconds(t.longest_gap_s or 0.0)}" if t.interval_s else ""
+    taken = "" if t.share is None else f"they took {percent(t.share)} of the time"
+    yield TextRow("readings", f"{len(t.times_s)}{apart}", taken)
     where = "resident" if silent else "in use"
     yield TextRow("not seen", "peaks between two readings", f"temporaries of programs are in {where!r} only")
 
@@ -298,16 +305,13 @@ def list_groups(p: Profile, details: bool = False) -> list[Block]:
         found.append(("by line", _tabulate_groups(p, by_line, LINE_NAMES, NOT_YOURS, details)))
     if any(by_scope):
         found.append(("by scope", _tabulate_groups(p, by_scope, SCOPE_NAMES, "(none)", details)))
-    noted = [(title, table if table is found[-1][1] else replace(table, note="")) for title, table in found]
+    noted = ((title, table if table is found[-1][1] else replace(table, note="")) for title, table in found)
     return [block for title, table in noted for block in (Heading(title), table)]
 
 
 def _group(ops: Iterable[Op], name: Callable[[Op], str]) -> dict[str, list[Op]]:
     """Most time first."""
-    found: dict[str, list[Op]] = {}
-    for op in ops:
-        found.setdefault(name(op), []).append(op)
-    return dict(sorted(found.items(), key=lambda pair: -sum(op.self_s for op in pair[1])))
+    return dict(sorted(group_by(ops, name).items(), key=lambda pair: -sum(op.self_s for op in pair[1])))
 
 
 def _tabulate_groups(
@@ -372,9 +376,8 @@ def list_compile_time(p: Profile, details: bool = False) -> list[Block]:
     has no room for them in it."""
     if not p.compile_costs:
         return []
-    listed, rest = p.compile_costs, ()
-    if not details:
-        listed, rest = listed[:MOST_FUNCTIONS], listed[MOST_FUNCTIONS:]
+    most = None if details else MOST_FUNCTIONS
+    listed, rest = p.compile_costs[:most], p.compile_costs[most:] if most else ()
     rows = [
         (
             truncate(one.name, None if details else LONGEST_GROUP),
@@ -388,23 +391,17 @@ def list_compile_time(p: Profile, details: bool = False) -> list[Block]:
     columns = (TableColumn("function", "names", 16, breaks_words=True), "programs", "trace", "lower", "compile", WHERE)
     table = tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
     reasons = [f"{one.name}: {why}" for one in listed if one.size for why in _explain(one.size, details)]
-    passes = {
-        one.name: ", ".join(f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in one.passes)
-        for one in listed
-    }
-    longest = (f"longest passes of {name}: {spent}" for name, spent in passes.items() if spent)
+    spent = [[f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in one.passes] for one in listed]
+    longest = (f"longest passes of {one.name}: {', '.join(s)}" for one, s in zip(listed, spent, strict=True) if s)
     return [Heading("compile time"), table, *list_lines([*reasons, *longest])]
 
 
 def _explain(found: ProgramSize, details: bool) -> Iterator[str]:
     """Explains which part of a program makes compiling long, and what would shorten it."""
     if found.repeated >= MANY and found.repeated >= MANY_SHARE * found.instructions:
-        how = ""
-        if found.stacks > 1:
-            how = f", reached from {found.stacks} places and inlined at each"
-        elif found.loop:
-            loop = shorten_path(found.loop, details)
-            how = f", unrolled by the loop at {loop}; where its rounds are alike, jax.lax.scan compiles one"
+        loop = f", unrolled by the loop at {shorten_path(found.loop, details)}; where its rounds are alike, "
+        loop = f"{loop}jax.lax.scan compiles one" if found.loop else ""
+        how = f", reached from {found.stacks} places and inlined at each" if found.stacks > 1 else loop
         of = f"{count(found.repeated)} of {plural(found.instructions, 'instruction')}"
         yield f"{of} are from {shorten_path(found.line, details)}{how}"
     if found.constant_bytes >= LARGE_CONSTANTS:
@@ -514,11 +511,15 @@ def chart_memory(t: Timeline) -> Iterator[Chart]:
 
 
 def _over_time(t: Timeline, named: Sequence[tuple[str, Sequence[int | None]]], title: str, note: str) -> Chart:
-    lines: list[Line] = []
-    for label, sizes in named:
-        known = [(at, size) for at, size in zip(t.times_s, sizes, strict=True) if size is not None]
-        if known:
-            lines.append(Line(tuple(at for at, _ in known), tuple(float(size) for _, size in known), label))
+    known = [
+        ([(at, float(size)) for at, size in zip(t.times_s, sizes, strict=True) if size is not None], label)
+        for label, sizes in named
+    ]
+    lines = (
+        Line(tuple(at for at, _ in places), tuple(size for _, size in places), label)
+        for places, label in known
+        if places
+    )
     axis = Axis("since the recording began", "seconds")
     return Chart(axis, Axis("", "bytes"), tuple(lines), title, has_series=True, note=note)
 
@@ -722,10 +723,10 @@ WIDTH, WIDE = 40, 60
 
 
 def document_of_change(change: ProfileChange) -> Document:
-    return Document((*_top(change), *_tables(change), *list_remarks(change.remarks)))
+    return Document((*_list_changes(change), *list_remarks(change.remarks)))
 
 
-def _top(change: ProfileChange) -> Iterator[Block]:
+def _list_changes(change: ProfileChange) -> Iterator[Block]:
     yield Heading(f"{change.before} → {change.after}", 1)
     if change.steps_s is not None:
         before, after = map(seconds, change.steps_s)
@@ -733,6 +734,7 @@ def _top(change: ProfileChange) -> Iterator[Block]:
     if change.lines:
         own = [line for line in change.lines if line.source] or change.lines
         yield Paragraph(f"the line that differs most: {_describe_change(own[0])} a {change.per}")
+    yield from _tables(change)
 
 
 def _describe_change(line: LineChange) -> str:

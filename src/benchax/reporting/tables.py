@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.cells import cell_len, set_cell_size
 
 from benchax.model import Environment, Remark
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
-from benchax.results.roofline import Peaks
+from benchax.results.inspection import Peaks
 from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
@@ -21,6 +21,8 @@ from benchax.units import plural, rate, seconds, seconds_around, seconds_range, 
 if TYPE_CHECKING:
     from benchax.store.baselines import StoredRun
 
+T = TypeVar("T")
+K = TypeVar("K")
 CASE = TableColumn("case", "names", 16, is_cut=True)
 COMMIT = TableColumn("commit", "words", 9, breaks_words=True)
 LINE = TableColumn("line", "words", 16, breaks_words=True)
@@ -39,6 +41,11 @@ VERDICT_STYLES: dict[Verdict, Style] = {"faster": "good", "slower": "bad", "same
 def one_line(text: str) -> str:
     """Joins the words: a row of a table is one line, also for `grep`."""
     return " ".join(text.split())
+
+
+def join_names(names: Sequence[str]) -> str:
+    """f, g and h"""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def truncate(text: str, width: int | None) -> str:
@@ -60,6 +67,14 @@ def cut_middle(name: str, width: int) -> str:
     parameters = _PARAMETERS.search(name)
     end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
     return f"{set_cell_size(name, width - end - 1)}…{set_cell_size(name[::-1], end)[::-1]}"
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by their keys, in their order, whether or not equal keys are neighbours."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def describe_date(date: str) -> str:
@@ -241,18 +256,17 @@ def agreement(s: Summary) -> str:
     agreeing = s.processes - len(s.outlying_s)
     if 2 * agreeing <= s.processes:
         return f"{s.processes} processes differ: {seconds_range(s.process_medians_s[0], s.process_medians_s[-1])}"
-    slow = _count_outliers([median_s for median_s in s.outlying_s if median_s > s.median_s], "slow")
-    fast = _count_outliers([median_s for median_s in s.outlying_s if median_s < s.median_s], "fast")
     if not s.outlying_s:
         return f"{s.processes} processes agree"
-    return f"{agreeing} of {s.processes} processes agree; {', '.join([*slow, *fast])}"
+    sides = group_by(s.outlying_s, lambda median_s: "slow" if median_s > s.median_s else "fast")
+    outliers = (_count_outliers(sides[how], how) for how in ("slow", "fast") if how in sides)
+    return f"{agreeing} of {s.processes} processes agree; {', '.join(outliers)}"
 
 
-def _count_outliers(medians_s: Sequence[float], how: str) -> list[str]:
-    """Returns none if there are no outliers."""
+def _count_outliers(medians_s: Sequence[float], how: str) -> str:
     if len(medians_s) == 1:
-        return [f"one was {how} ({seconds(medians_s[0])})"]
-    return [f"{len(medians_s)} were {how} ({seconds_range(medians_s[0], medians_s[-1])})"] if medians_s else []
+        return f"one was {how} ({seconds(medians_s[0])})"
+    return f"{len(medians_s)} were {how} ({seconds_range(medians_s[0], medians_s[-1])})"
 
 
 def _why_unstable(s: Summary) -> str:
@@ -306,13 +320,10 @@ def share_remarks(
         apart: codes of remarks that are about one case even if other cases have them.
     """
     listed = {name: tuple(each_once(remarks)) for name, remarks in by_name.items()}
-    holders: dict[str, list[tuple[str, Remark]]] = {}
-    for name, remarks in listed.items():
-        for remark in remarks:
-            holders.setdefault(remark.code, []).append((name, remark))
+    each = [(name, remark) for name, remarks in listed.items() for remark in remarks]
     common = {
         code: dict(held)
-        for code, held in holders.items()
+        for code, held in group_by(each, lambda one: one[1].code).items()
         if len(dict(held)) == len(held) > max(1, MOST_SHARED * len(listed))
         and code not in apart
         and all(remark.severity != "error" for _, remark in held)
@@ -329,8 +340,8 @@ def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -
     first_name, first = next(iter(held.items()))
     counted = f"both {noun}s" if len(names) == 2 else f"all {len(names)} {noun}s"
     if lacking := [name for name in names if name not in held]:
-        few = f", not {' and '.join(filter(None, (', '.join(lacking[:-1]), lacking[-1])))}"
-        counted = f"{len(held)} of {len(names)} {noun}s" + (few if len(lacking) <= MOST_EXCEPTIONS else "")
+        few = f", not {join_names(lacking)}" if len(lacking) <= MOST_EXCEPTIONS else ""
+        counted = f"{len(held)} of {len(names)} {noun}s{few}"
     # Numbers of one case are said to be its own.
     of = "" if len({remark.message for remark in held.values()}) == 1 else f"of {first_name}: "
     return replace(first, message=f"{first.code}: {counted}; {of}{first.message}")
@@ -338,10 +349,8 @@ def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -
 
 def each_once(remarks: Iterable[Remark]) -> list[Remark]:
     """Comparisons share what was found: each of them has the remark."""
-    # Backwards, so that of those that count as one the first stays.
-    keyed = [((r.code, "" if r.code == OF_THE_MACHINE else r.message), r) for r in remarks]
-    chosen = dict(reversed(keyed))
-    return [chosen[key] for key in dict.fromkeys(key for key, _ in keyed)]
+    alike = group_by(remarks, lambda r: (r.code, "" if r.code == OF_THE_MACHINE else r.message))
+    return [first for first, *_ in alike.values()]
 
 
 BOUND = {True: "memory", False: "compute"}

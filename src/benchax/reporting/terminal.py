@@ -11,8 +11,8 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise, product
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from rich.text import Text
 
 from benchax.model import Remark
 from benchax.printable import show_controls, show_line
-from benchax.reporting.chart import MARKS, Chart, Style
 from benchax.reporting.document import (
+    MARKS,
+    Chart,
     Code,
     Document,
     Facts,
@@ -35,6 +36,7 @@ from benchax.reporting.document import (
     Remarks,
     Section,
     Sparkline,
+    Style,
     Table,
     TableColumn,
     TextRow,
@@ -128,9 +130,10 @@ def to_printed(document: Document) -> str:
 
 def _prepare(document: Document) -> tuple[Shown, ...]:
     """Only blocks that a terminal can show, and nothing in them that it would obey: names may be of strangers."""
-    shown: list[Shown] = []
-    for block in document.blocks:
-        shown += (Heading(block.caption), tabulate_outline(block)) if isinstance(block, Outline) else (block,)
+    shown = chain.from_iterable(
+        (Heading(block.caption), tabulate_outline(block)) if isinstance(block, Outline) else (block,)
+        for block in document.blocks
+    )
     return rewrite(tuple(shown), _spell_out)
 
 
@@ -187,8 +190,7 @@ def _render_block(block: Shown, is_below: bool) -> RenderableType:
         case Remarks():
             return Group(*map(_render_remark, block.remarks))
         case Code():
-            title = [Text(block.title, style="bold")] if block.title else []
-            return Group(*title, highlight(block.language, block.text))
+            return Group(*_render_title(block.title), highlight(block.language, block.text))
         case Sparkline():
             return Folded(Text(f"{block.bars}  {block.caption}"))
         case Chart():  # what it shows stands in tables, too
@@ -197,23 +199,18 @@ def _render_block(block: Shown, is_below: bool) -> RenderableType:
 
 def _render_heading(heading: Heading) -> RenderableType:
     aside = f"  {heading.aside}" if heading.aside else ""
-    title = Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim"))
-    below = [*map(_render_below, heading.below)]
-    if not heading.answers:
-        return Group(Folded(title), *below)
-    if cell_len(heading.text) > LONGEST_BESIDE or "\n" in heading.text:
-        return Group(Folded(title), _FactsLayout((Section("", heading.answers),), indent=""), *below)
-    first, *others = heading.answers
-    answers = (replace(first, label=heading.text), *others)
-    return Group(_FactsLayout((Section("", answers),), indent=""), *below)
+    title = [Folded(Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim")))]
+    below = map(_render_below, heading.below)
+    answers = heading.answers
+    if answers and cell_len(heading.text) <= LONGEST_BESIDE and "\n" not in heading.text:
+        title, answers = [], (replace(answers[0], label=heading.text), *answers[1:])
+    return Group(*title, *([_FactsLayout((Section("", answers),), indent="")] if answers else []), *below)
 
 
 def _render_below(text: str) -> RenderableType:
-    dim = Text(text, style="dim")
     if len(text) <= ENDLESS:
-        return Folded(dim)
-    dim.no_wrap, dim.overflow = True, "ellipsis"
-    return dim
+        return Folded(Text(text, style="dim"))
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _render_paragraph(paragraph: Paragraph, is_below: bool) -> RenderableType:
@@ -230,11 +227,12 @@ def _render_remark(remark: Remark) -> Folded:
 # ---- facts ------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _FactsLayout:
     """Lays sections out by the width of the console: three columns, or stacked if that is too narrow."""
 
-    def __init__(self, sections: Sequence[Section], indent: str = "  ") -> None:
-        self.sections, self.indent = sections, indent
+    sections: Sequence[Section]
+    indent: str = "  "
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         # One width for all sections, so that the columns stand under one another.
@@ -245,17 +243,15 @@ class _FactsLayout:
         # Beside each detail stand the label, two columns in, and the value, each with a gap behind it.
         is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
         for i, section in enumerate(self.sections):
-            yield from _render_title(section, is_first=i == 0)
+            yield from [Text()] * (i > 0)
+            yield from _render_title(section.title)
             yield from (
                 _stack_rows(section.rows) if is_narrow else [_align_rows(section.rows, label, value, self.indent)]
             )
 
 
-def _render_title(section: Section, is_first: bool) -> Iterator[Text]:
-    if not is_first:
-        yield Text()
-    if section.title:
-        yield Text(section.title, style="bold")
+def _render_title(title: str) -> list[Text]:
+    return [Text(title, style="bold")] if title else []
 
 
 def _align_rows(rows: Sequence[TextRow], label: int, value: int, indent: str) -> RichTable:
@@ -280,26 +276,27 @@ def _stack_rows(rows: Sequence[TextRow]) -> Iterator[Folded]:
 
 
 def _render_detail(row: TextRow) -> Text:
-    return Text(
-        row.detail, style=STYLES[row.style] if row.style in ("bad", "faint") else "dim" if not row.style else ""
-    )
+    return Text(row.detail, style=STYLES[row.style or "faint"] if row.style in ("", "bad", "faint") else "")
 
 
 def _render_words(sections: Sequence[Section]) -> Iterator[RenderableType]:
     """Renders sections whose values are texts, next to their labels."""
     for i, section in enumerate(sections):
-        yield from _render_title(section, is_first=i == 0)
+        yield from [Text()] * (i > 0)
+        yield from _render_title(section.title)
         label = max((cell_len(row.label) for row in section.rows), default=0)
         for row in section.rows:
             text = Text(row.value, style=STYLES[row.style]) + Text(f"  {row.detail}" if row.detail else "", style="dim")
             yield _Labelled(Text(f"  {row.label}", style="dim"), text, label + 2 + GAP)
 
 
+@dataclass
 class _Labelled:
     """A text next to its label, or below it if the label leaves no room for a word of the text."""
 
-    def __init__(self, label: Text, text: Text, width: int) -> None:
-        self.label, self.text, self.width = label, text, width
+    label: Text
+    text: Text
+    width: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         if self.width + max(LEAST_WIDTH_BESIDE, longest_word([self.text.plain])) <= options.max_width:
@@ -330,15 +327,12 @@ class _TableLayout:
     def width(self) -> int:
         return _with_gaps(self.widths)
 
-    @property
-    def readable_width(self) -> int:
-        """Nothing folds at this width, and only very long names are cut."""
-        columns = zip(self.table.columns, self.widths, strict=True)
-        return _with_gaps([min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns])
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         optional = [i for i, column in enumerate(self.table.columns) if column.is_optional]
-        if optional and self.readable_width > options.max_width:
+        columns = zip(self.table.columns, self.widths, strict=True)
+        # Nothing folds at this width, and only very long names are cut.
+        readable = _with_gaps([min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns])
+        if optional and readable > options.max_width:
             fewer = self.table.with_columns(set(range(len(self.table.columns))) - {optional[-1]})
             yield _TableLayout(fewer, (self.table.names[optional[-1]], *self.left_out))
             return

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from benchax.model import Remark
-from benchax.reporting.chart import Style
 from benchax.reporting.document import (
     Block,
     Document,
@@ -14,6 +13,7 @@ from benchax.reporting.document import (
     Heading,
     Remarks,
     Section,
+    Style,
     Table,
     TableColumn,
     TextRow,
@@ -21,7 +21,7 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import LINE, one_line
+from benchax.reporting.tables import LINE, group_by, one_line
 from benchax.results.watch import (
     CacheUse,
     Compile,
@@ -115,9 +115,7 @@ def explain(w: Watch) -> Iterator[tuple[str, list[str]]]:
 
 def _reasons(again: list[Compile]) -> list[str]:
     """Equal ones together, those that cost most first."""
-    alike: dict[tuple[str | None, str], list[Compile]] = {}
-    for c in again:
-        alike.setdefault((c.where, c.why), []).append(c)
+    alike = group_by(again, lambda c: (c.where, c.why))
     ranked = sorted(alike.items(), key=lambda item: -sum(c.total_s for c in item[1]))
     lines = [
         f"{where or 'at an unknown line'}  {one_line(why)}" + (f" ({len(cs)} times)" if len(cs) > 1 else "")
@@ -186,13 +184,10 @@ def document_of_transfers(found: Transfers) -> Document:
 
 def transfers_heading(found: Transfers, direction: Direction) -> str:
     """host to device, not asked for: 20 transfers, 80 B"""
-    count = found.count(direction)
-    if count is None:
+    if (count := found.count(direction)) is None:
         return f"{direction}: not seen"
-    if not count:
-        return f"{direction}, not asked for: none"
-    moved = size(sum(t.size_bytes for t in found.of(direction)))
-    return f"{direction}, not asked for: {plural(count, 'transfer')}, {moved}"
+    moved = f"{plural(count, 'transfer')}, {size(sum(t.size_bytes for t in found.of(direction)))}"
+    return f"{direction}, not asked for: {moved if count else 'none'}"
 
 
 def transfers_grid(listed: list[ObservedTransfer]) -> Table:
@@ -217,9 +212,8 @@ def _truncate(text: str) -> str:
 
 
 def document_of_cache(found: CacheUse) -> Document:
-    facts = Facts((Section("persistent cache", tuple(cache_rows(found))),))
-    remarks = tuple(cache_remarks(found))
-    return Document((facts, *([Remarks(remarks)] if remarks else [])))
+    facts, found_odd = Facts((Section("persistent cache", tuple(cache_rows(found))),)), tuple(cache_remarks(found))
+    return Document((facts, *([Remarks(found_odd)] if found_odd else [])))
 
 
 def cache_rows(found: CacheUse) -> Iterator[TextRow]:
@@ -253,13 +247,9 @@ def _threshold(found: CacheUse) -> str:
 def cache_remarks(found: CacheUse) -> Iterator[Remark]:
     compiled = [program for program in found.programs if program.fate != "hit"]
     if found.is_enabled is False and compiled:
-        spent = seconds(sum(program.elapsed_s for program in compiled))
-        yield Remark(
-            "cache-off",
-            "info",
-            f"{plural(len(compiled), 'program')} took {spent} to compile, and will again in the next process; "
-            "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold",
-        )
+        spent = f"{plural(len(compiled), 'program')} took {seconds(sum(p.elapsed_s for p in compiled))} to compile"
+        keeps = "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold"
+        yield Remark("cache-off", "info", f"{spent}, and will again in the next process; {keeps}")
     if found.is_enabled and found.is_writable is False:
         yield Remark("cache-unwritable", "warning", f"{found.directory} cannot be written to: nothing is kept")
     if found.keeping_setting:

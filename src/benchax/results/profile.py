@@ -15,7 +15,7 @@ from typing import Literal
 
 from benchax.model import Remark
 from benchax.results import Displayed
-from benchax.results.roofline import Peaks, Roofline
+from benchax.results.inspection import Peaks, Roofline
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import cloudpickle
 import numpy as np
 
 from benchax.errors import BenchaxError, UsageError, one_of, reason_of, require
-from benchax.reporting.chart import Chart
+from benchax.reporting.document import Chart
 from benchax.reporting.figures import draw_together
 from pytest_jax_bench.context import by_value
 from pytest_jax_bench.csv import files as csv_files

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchax.model import Opaque
-from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Shade, Symbol, describe_value
+from benchax.reporting.document import Axis, AxisTick, Chart, Line, Mark, Points, Shade, Symbol, describe_value
 from benchax.units import BYTES, plural, size
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

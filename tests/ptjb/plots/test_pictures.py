@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptjb_rows import in_runs, measured, rows
 
-from benchax.reporting.chart import Axis, Chart, Line, Points, Shade
+from benchax.reporting.document import Axis, Chart, Line, Points, Shade
 from pytest_jax_bench.plots.pictures import Picture, by_parameter, by_tag, has_tags, history, summary
 
 TEST = "tests/test_x.py::test_full"

@@ -18,9 +18,8 @@ from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons
 from benchax.model import CaseId, Failure, Samples
 from benchax.reporting import display
-from benchax.reporting.chart import Axis, Branch, Chart, Points, Tree, describe_value
-from benchax.reporting.document import Document, Heading
-from benchax.reporting.pages.page import save_page
+from benchax.reporting.document import Axis, Branch, Chart, Document, Heading, Points, Tree, describe_value
+from benchax.reporting.html import save_page
 from benchax.store.load import Rows
 
 pytestmark = pytest.mark.slow

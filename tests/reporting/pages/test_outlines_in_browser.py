@@ -9,8 +9,8 @@ import pytest
 from browser_pages import LOOKS, Opened
 
 from benchax.reporting.document import Document, Heading
+from benchax.reporting.html import save_page
 from benchax.reporting.inspection import make_outline
-from benchax.reporting.pages.page import save_page
 from benchax.results.inspection import HloOperation, HloOperations
 
 pytestmark = pytest.mark.slow

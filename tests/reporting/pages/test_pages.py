@@ -22,11 +22,9 @@ from results_by_hand import every_result
 from benchax.errors import UsageError
 from benchax.model import CaseId, Samples
 from benchax.reporting import display, measurement
-from benchax.reporting.chart import Axis, Bars, Cells, Chart, Points, Tree
-from benchax.reporting.document import Document, Heading, Table
-from benchax.reporting.html import encode_numbers
+from benchax.reporting.document import Axis, Bars, Cells, Chart, Document, Heading, Points, Table, Tree
+from benchax.reporting.html import ASSETS, Shared, asset_text, encode_numbers, render_page, save_page
 from benchax.reporting.measurement import thin
-from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page, save_page
 from benchax.reporting.profile import chart_timeline, chart_trees
 from benchax.results.profile import Device, Gap, Lane, Op, Profile
 from benchax.store.load import Rows

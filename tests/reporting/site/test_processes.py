@@ -17,9 +17,8 @@ from site_jobs import end, multiply
 from site_stores import CASE, FFT, contents, page_of, row
 
 from benchax.errors import NotAvailable, UsageError
-from benchax.reporting.site import processes, publishing
-from benchax.reporting.site.processes import open_workers
-from benchax.reporting.site.publishing import publish
+from benchax.reporting.site import publishing
+from benchax.reporting.site.publishing import open_workers, publish
 from benchax.store.comparisons import CaseActivity
 from benchax.store.database import DatabaseStore
 
@@ -94,7 +93,7 @@ def test_where_no_others_can_be_had_this_one_does_the_work(monkeypatch: pytest.M
     def refuse(*arguments: object) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(processes, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(publishing, "ProcessPoolExecutor", refuse)
 
     with open_workers(3, processes=2) as workers:
         assert list(workers.map(multiply, [5])) == [(15, os.getpid())]
@@ -114,7 +113,7 @@ class Waiting:
     def __init__(self) -> None:
         server = socket.create_server(("127.0.0.1", 0))
         program = (
-            f"from benchax.reporting.site.processes import open_workers; from site_jobs import wait_for_the_end\n"
+            f"from benchax.reporting.site.publishing import open_workers; from site_jobs import wait_for_the_end\n"
             f"with open_workers({server.getsockname()[1]}, 2) as workers: list(workers.map(wait_for_the_end, range(2)))"
         )
         self.program = subprocess.Popen(

@@ -31,7 +31,7 @@ from site_stores import (
 
 from benchax.errors import BenchaxError, StoreError, UsageError
 from benchax.model import CaseId
-from benchax.reporting.pages import page as pages
+from benchax.reporting import html
 from benchax.reporting.site import pages as site_pages
 from benchax.reporting.site import publishing
 from benchax.reporting.site.pages import file_of
@@ -284,7 +284,7 @@ def test_a_full_disk_leaves_whole_files_and_the_next_time_makes_it_good(
         rename(self, target)
 
     with monkeypatch.context() as full:
-        full.setattr(pages.Path, "replace", replace_while_there_is_room)
+        full.setattr(html.Path, "replace", replace_while_there_is_room)
         with pytest.raises(UsageError, match="No space left on device"):
             publish(store, site)
     assert len([name for name in contents(site) if not name.startswith(".")]) == 7

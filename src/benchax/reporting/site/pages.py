@@ -15,15 +15,18 @@ from benchax.comparing.history import History
 from benchax.comparing.ranking import Comparisons
 from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
 from benchax.printable import cap, show_line
-from benchax.reporting.chart import Axis, AxisTick, Chart, Points
 from benchax.reporting.comparisons import chart as chart_comparisons
 from benchax.reporting.comparisons import interval, style, verdict
 from benchax.reporting.document import (
+    Axis,
+    AxisTick,
     Block,
+    Chart,
     Document,
     Facts,
     Heading,
     Paragraph,
+    Points,
     Section,
     Style,
     Table,
@@ -33,8 +36,7 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
-from benchax.reporting.html import Markup, element
-from benchax.reporting.pages.page import EMPTY, Shared
+from benchax.reporting.html import EMPTY, Markup, Shared, element
 from benchax.reporting.tables import (
     CASE,
     COMMIT,
@@ -43,6 +45,7 @@ from benchax.reporting.tables import (
     WHERE,
     describe_date,
     describe_fact,
+    group_by,
     join_time,
     one_line,
 )
@@ -82,7 +85,7 @@ def documents(found: CaseTimeline) -> tuple[Document, ...]:
         blocks.append(Paragraph(NO_COMPARISON, "faint"))
     if found.rows:
         newest = dict.fromkeys(row.fingerprint for row in reversed(found.rows))
-        chosen = {each: name_environment(each, found.environments.get(each, {})) for each in list(newest)[:MOST_SERIES]}
+        chosen = {each: name_environment(found.environments.get(each, {}), each) for each in list(newest)[:MOST_SERIES]}
         names = {each: chosen.get(each, "other environments") for each in newest}
         blocks += [Heading("Times"), Paragraph(f"{ALONE} So {NO_TIMES}.", "faint")]
         blocks += [_chart(found.rows, names), _table(found.rows, names)]
@@ -102,12 +105,13 @@ def _count(found: CaseTimeline) -> str:
     """12 rows, 1 failed · 24 comparisons · 2026-01-01 to 2026-01-24"""
     failed = sum(row.status != "ok" for row in found.rows)
     compared = [c for h in found.histories for c in h.points]
-    rows = plural(len(found.rows), "row") + (f", {failed} failed" if failed else "")
     dates = sorted({*(row.started_at[:10] for row in found.rows), *(c.compared_at[:10] for c in compared)})
-    span = " to ".join(dict.fromkeys((dates[0], dates[-1])))
-    return " · ".join(
-        [*([rows] if found.rows else []), *([plural(len(compared), "comparison")] if compared else []), span]
+    facts = (
+        plural(len(found.rows), "row") + (f", {failed} failed" if failed else "") if found.rows else "",
+        plural(len(compared), "comparison") if compared else "",
+        " to ".join(dict.fromkeys((dates[0], dates[-1]))),
     )
+    return " · ".join(filter(None, facts))
 
 
 # ---- times ------------------------------------------------------------------------------------------------------
@@ -118,9 +122,9 @@ def _chart(rows: Sequence[Row], names: Mapping[str, str]) -> Chart:
     names: of environments, by fingerprint.
     """
     shown = rows[-MOST_POINTS:]
-    by_name: dict[str, list[tuple[int, Row]]] = {}
-    for place, row in enumerate(shown):
-        by_name.setdefault("not measured" if row.median_s is None else names[row.fingerprint], []).append((place, row))
+    by_name = group_by(
+        enumerate(shown), lambda one: "not measured" if one[1].median_s is None else names[one[1].fingerprint]
+    )
     marks = tuple(_points(name, placed) for name, placed in by_name.items())
     older = f"the newest {MOST_POINTS} of {len(rows)} rows" if len(shown) < len(rows) else ""
     ticks = [AxisTick(i, shorten_version(version_of_row(row))) for i, row in enumerate(shown)]
@@ -138,8 +142,8 @@ def _points(name: str, placed: Sequence[tuple[int, Row]]) -> Points:
 def _table(rows: Sequence[Row], names: Mapping[str, str]) -> Table:
     """The newest rows. `names`: of environments, by fingerprint."""
     shown = rows[-MOST_ROWS:]
-    words = TableColumn("timer", "words"), TableColumn("", "words")
-    columns = (WHEN, COMMIT, WHERE, words[0], "median", "95 %", "samples", words[1])
+    timer, why = TableColumn("timer", "words"), TableColumn("", "words")
+    columns = (WHEN, COMMIT, WHERE, timer, "median", "95 %", "samples", why)
     older = f"{len(rows) - len(shown)} older ones are not listed" if len(shown) < len(rows) else ""
     lines = [
         (describe_date(row.started_at), shorten_version(version_of_row(row)), names[row.fingerprint], *_words(row))
@@ -189,21 +193,12 @@ def split_common(facts: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], li
     return common, [{name: text for name, text in each.items() if name not in common} for each in facts]
 
 
-def name_environment(fingerprint: str, facts: Mapping[str, str]) -> str:
-    """node-17 · cpu · AMD EPYC · jax 0.10.2 · 3f2a1b"""
-    backend = facts.get("backend", "")
-    device = facts.get("processor" if backend == "cpu" else "device kind", "")
-    parts = (facts.get("host", "host unknown"), backend, device, _name_jax(facts), fingerprint[:6])
+def name_environment(facts: Mapping[str, str], fingerprint: str = "") -> str:
+    """node-17 · cpu · AMD EPYC · jax 0.10.2 · 3f2a1b; a list of cases has no room for the device and the digits."""
+    backend, jax = facts.get("backend", ""), f"jax {facts['jax']}" if "jax" in facts else ""
+    device = facts.get("processor" if backend == "cpu" else "device kind", "") if fingerprint else ""
+    parts = (facts.get("host", "host unknown"), backend, device, jax, fingerprint[:6])
     return " · ".join(cap(part, 60) for part in parts if part)
-
-
-def name_briefly(facts: Mapping[str, str]) -> str:
-    """node-17, cpu, jax 0.10.2"""
-    return ", ".join(cap(part, 40) for part in (facts.get("host"), facts.get("backend"), _name_jax(facts)) if part)
-
-
-def _name_jax(facts: Mapping[str, str]) -> str:
-    return f"jax {facts['jax']}" if "jax" in facts else ""
 
 
 @dataclass(frozen=True)
@@ -294,7 +289,7 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: Ma
         newest_at=max(
             [row.started_at for row in found.rows[-1:]] + [h.points[-1].compared_at for h in found.histories]
         ),
-        bars="".join(sparkline(h, BARS) for h in judged),
+        bars="".join(sparkline(h, BARS).bars for h in judged),
         newest=judged[0].points[-1] if judged else None,
         looks=sum(map(count_looks, found.histories)),
         changes=tuple(sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at)),
@@ -327,9 +322,8 @@ def _list_changes(h: History) -> Iterator[FoundChange]:
         is_recent = change.at >= len(h.points) - RECENT
         yield FoundChange(first.compared_at, commit(first), *said, *about, change.after > change.before, is_recent)
     if h.jump is not None:
-        size, sure = f"{percent(h.jump)} above the median before it", "a first sign: the next comparisons will show"
-        said = "", size, sure, value, value
-        yield FoundChange(newest.compared_at, commit(newest), *said, *about, True, True, is_sign=True)
+        said = f"{percent(h.jump)} above the median before it", "a first sign: the next comparisons will show"
+        yield FoundChange(newest.compared_at, commit(newest), "", *said, value, value, *about, True, True, is_sign=True)
 
 
 def _describe_value(c: Comparison, h: History) -> str:
@@ -372,17 +366,19 @@ def overview(cases: Sequence[CaseSummary], environments: Sequence[str]) -> Docum
     newest = [Heading("Newest times and verdicts"), *picture, _tabulate_cases(shown, environments)]
     found = list_changes(cases)
     recent = [each for each in found if each[1].is_recent and not each[1].is_sign]
-    blocks: list[Block] = [Heading("What changed lately", 1, below)]
-    if not any(case.newest for case in cases):
-        blocks.append(Paragraph(NOTHING_COMPARED, "warning"))
-    else:
-        blocks += [Paragraph(text) for text in describe_certainty(cases, recent)]
-    blocks += _section("Slower, or more of it", [each for each in recent if each[1].is_worse])
-    blocks += _section("Faster, or less of it", [each for each in recent if not each[1].is_worse])
-    blocks += _section("First signs", [each for each in found if each[1].is_sign])
-    blocks += newest
-    blocks += _section("Before that", [each for each in found if not each[1].is_recent])
-    return Document((*blocks, *_describe_failures(cases)))
+    said = [Paragraph(text) for text in describe_certainty(cases, recent)]
+    return Document(
+        (
+            Heading("What changed lately", 1, below),
+            *(said if any(case.newest for case in cases) else [Paragraph(NOTHING_COMPARED, "warning")]),
+            *_section("Slower, or more of it", [each for each in recent if each[1].is_worse]),
+            *_section("Faster, or less of it", [each for each in recent if not each[1].is_worse]),
+            *_section("First signs", [each for each in found if each[1].is_sign]),
+            *newest,
+            *_section("Before that", [each for each in found if not each[1].is_recent]),
+            *_describe_failures(cases),
+        )
+    )
 
 
 def list_changes(cases: Iterable[CaseSummary]) -> list[Found]:
@@ -402,7 +398,8 @@ def describe_certainty(cases: Iterable[CaseSummary], recent: Sequence[Found]) ->
     if not looks:
         yield f"A change takes {LEAST} comparisons on either side of it: no case has enough yet, or all were counted."
         return
-    low, high = (_expect(share * looks) for share in FALSE_ALARMS)
+    expected = (share * looks for share in FALSE_ALARMS)
+    low, high = (number(n, 2) if n < 10 else str(math.ceil(n)) for n in expected)
     yield (
         f"How sure: in unchanged code, {percent(FALSE_ALARMS[0])} to {percent(FALSE_ALARMS[1])} of comparisons "
         "begin a false change (for ratios that scatter by 1.5 % and by 3 %). Among "
@@ -410,10 +407,6 @@ def describe_certainty(cases: Iterable[CaseSummary], recent: Sequence[Found]) ->
         f"{sum(change.sure.startswith('p ') for _, change in recent)} were found. More comparisons can withdraw a "
         "change, or move it by a commit."
     )
-
-
-def _expect(number_of: float) -> str:
-    return number(number_of, 2) if number_of < 10 else str(math.ceil(number_of))
 
 
 def _section(title: str, found: Sequence[Found]) -> list[Block]:
@@ -434,14 +427,14 @@ def _link(case: CaseSummary) -> TableCell:
 
 
 def _describe_failures(cases: Sequence[CaseSummary]) -> list[Block]:
-    failed = [case for case in cases if case.status not in ("", "ok")]
-    rows = tuple(
+    failed = [
         (_link(case), TableCell(case.status, "bad"), TableCell(describe_date(case.newest_at)))
-        for case in failed[:MOST_CHANGES]
-    )
+        for case in cases
+        if case.status not in ("", "ok")
+    ]
     more = f"the first {MOST_CHANGES} of {len(failed)}" if len(failed) > MOST_CHANGES else ""
-    title = Heading("Without a time in their newest row")
-    return [title, Table((CASE, TableColumn("", "words"), WHEN), rows, more)] if failed else []
+    table = Table((CASE, TableColumn("", "words"), WHEN), tuple(failed[:MOST_CHANGES]), more)
+    return [Heading("Without a time in their newest row"), table] if failed else []
 
 
 # ---- all cases --------------------------------------------------------------------------------------------------
@@ -527,7 +520,7 @@ def render_index(site: SiteIndex) -> str:
     """The script that says which versions, environments and cases there are."""
     ordered = sorted(site.versions.items(), key=lambda item: item[1], reverse=True)
     common, own = split_common(list(site.environments.values()))
-    names = [name_environment(fingerprint, facts) for fingerprint, facts in site.environments.items()]
+    names = [name_environment(facts, fingerprint) for fingerprint, facts in site.environments.items()]
     named = {
         "versions": [[shorten_version(name), date[:10], file_of(name)] for name, date in ordered],
         "environments": {"names": names, "common": common, "own": own},

@@ -34,7 +34,7 @@ function writeCount(value, what = "", digits = 3) {
   return `${text} ${prefix}${what}`.trimEnd();
 }
 
-// As `describe_value` of benchax/reporting/chart.py.
+// As `describe_value` of benchax/reporting/document.py.
 function writeValue(value, quantity, digits = 3) {
   if (value === null || value === undefined) return "not measured";
   if (quantity === "seconds") return writeSeconds(value, digits);
