@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
 from benchax.auditing.rules.gradients import SINGULAR, bad_wheres
 from benchax.auditing.syntax import calls_on, tree_of, where_of
 from benchax.errors import NotMeasured
-from benchax.program.evaluate import evaluate, look_up
+from benchax.program.evaluate import bind, evaluate, look_up
 from benchax.program.index import ELEMENTWISE, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value
 from benchax.source_files import owner_of
 from benchax.specs import is_spec
@@ -342,26 +342,14 @@ class KnownIndex:
     """The known facts about a value."""
 
     array: Any
-    """Its elements. With `turns`, the first axis has one entry for each repetition. None: they can be computed."""
+    """Its elements. With `turns`, the first axis has one entry for each repetition."""
     origins: frozenset[Origin] = frozenset()
     turns: Repeats | None = None
 
 
-class IndexAccess(NamedTuple):
-    """An operation that reads or writes at known indices along one axis."""
-
-    op: TracedOp
-    array: Value
-    """The indexed array; for one_hot, its result."""
-    axis: int
-    index: KnownIndex
-    width: int
-    """This many elements are read or written from each index on."""
-
-    @property
-    def length(self) -> int:
-        """Elements along the axis."""
-        return self.array.shape[self.axis]
+MOST_ROWS_UNUSED, LEAST_NUMBERS = 0.1, 3
+"""Numbers from 1 to n are indices that begin at 1 if at most this share of them is missing when they are written to.
+When they are read, there must be at least this many different ones."""
 
 
 class IndexComparison(NamedTuple):
@@ -372,32 +360,124 @@ class IndexComparison(NamedTuple):
     bound: float | None
 
 
-class KnownIndices:
+@dataclass(frozen=True)
+class IndexAccess:
+    """An operation that reads or writes at known indices along one axis."""
+
+    op: TracedOp
+    array: Value
+    """The indexed array; for one_hot, its result."""
+    axis: int
+    width: int
+    """This many elements are read or written from each index on."""
+    index: KnownIndex
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The different indices."""
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """How often each of them is there."""
+
+    @property
+    def length(self) -> int:
+        """Elements along the axis."""
+        return self.array.shape[self.axis]
+
+    @property
+    def last(self) -> int:
+        """The highest index within."""
+        return self.length - self.width
+
+    @property
+    def is_outside(self) -> np.ndarray:
+        return (self.values < 0) | (self.values > self.last)
+
+    @property
+    def is_write(self) -> bool:
+        return self.op.name not in ("gather", "dynamic_slice", "eq")
+
+    @property
+    def is_counted(self) -> bool:
+        """Has the program itself counted them: an arange, or the counter of a loop?"""
+        return all(isinstance(origin, str) for origin in self.index.origins)
+
+    @property
+    def is_from_one(self) -> bool:
+        """Are they numbers from 1 to n, all of them, or most if they are written to?"""
+        if self.width != 1 or self.values.min() != 1 or self.values.max() != self.length:
+            return False
+        return len(self.values) >= ((1 - MOST_ROWS_UNUSED) * self.length if self.is_write else LEAST_NUMBERS)
+
+    def is_meant(self, comparisons: Sequence[IndexComparison]) -> bool:
+        if _says_mode(self.op) or any(map(self._is_mask, comparisons)):
+            return True
+        # One number that is no row, next to others that are, is padding. So is -1.
+        outside = self.values[self.is_outside]
+        is_padding = len(outside[outside != -1]) <= 1 and self.counts.sum() > 1 and not self.is_counted
+        return is_padding and not self.is_from_one
+
+    def _is_mask(self, one: IndexComparison) -> bool:
+        """Can the program use this comparison to leave out what is outside?"""
+        if not one.origins & self.index.origins:
+            return False
+        if self.is_counted:
+            return True
+        if one.bound is None:
+            return one.name in ("lt", "le", "gt", "ge")
+        if one.name in ("eq", "ne"):
+            return one.bound in self.values[self.is_outside]
+        return one.bound >= self.last or one.bound <= 0
+
+
+def find_accesses(program: TracedProgram, inputs: Sequence[Any]) -> tuple[list[IndexAccess], list[IndexComparison]]:
     """All accesses with known indices of a program, and comparisons of known values.
 
     Args:
         inputs: of the program, its constants first; None if nothing is known of one.
     """
+    pairs = enumerate(zip((*program.consts, *program.inputs), inputs, strict=True))
+    given = {
+        i: np.asarray(one).astype(value.dtype)
+        for i, (value, one) in pairs
+        if one is not None and value.is_of(jnp.integer) and np.size(one) <= MOST_ELEMENTS
+    }
+    walks: list[_Walk] = []
 
-    def __init__(self, program: TracedProgram, inputs: Sequence[Any]) -> None:
+    def compute(given: Mapping[int, Any]) -> list[Any]:
+        walks.append(_Walk(program, given))
+        return [access.index.array for access in walks[0].accesses]
+
+    # In one program: each operation by itself would be compiled.
+    arrays = jax.jit(compute)(given)
+    accesses: list[IndexAccess] = []
+    for access, array in zip(walks[0].accesses, arrays, strict=True):
+        values, counts = np.unique(np.asarray(array).astype(np.int64), return_counts=True)
+        copies = access.index.turns.copies if access.index.turns else 1
+        accesses.append(replace(access, values=values, counts=-(-counts // copies)))
+    return accesses, walks[0].comparisons
+
+
+class _Walk:
+    """Follows known integers through a program while JAX traces it."""
+
+    def __init__(self, program: TracedProgram, given: Mapping[int, Any]) -> None:
         self.accesses: list[IndexAccess] = []
         self.comparisons: list[IndexComparison] = []
         self._counts = map("count {}".format, itertools.count())
-        self._known: dict[Value, KnownIndex | None] = {}
-        for i, (value, given) in enumerate(zip((*program.consts, *program.inputs), inputs, strict=True)):
-            if given is not None and value.is_of(jnp.integer) and np.size(given) <= MOST_ELEMENTS:
-                self._known[value] = KnownIndex(np.asarray(given).astype(value.dtype), frozenset({i}))
+        values = (*program.consts, *program.inputs)
+        self._known = {values[i]: KnownIndex(array, frozenset({i})) for i, array in given.items()}
         for body in program.bodies:  # each before what is nested in it
             self._enter(body)
-            self._compute(body)
-            for op in filter(_asks, body.ops):
-                self._note(op, [self.of(value) for value in op.reads])
+            for op in body.ops:
+                reads = [self._of(value) for value in op.reads]
+                self._note(op, reads)
+                n = op.makes[0].size if len(op.makes) == 1 and op.name in EXACT and not op.bodies else 0
+                if 0 < n * math.prod(one.n for one in _turns(reads)) <= MOST_ELEMENTS:
+                    made = self._make(op, reads)
+                    self._known.update({op.makes[0]: made} if made else {})
 
-    def of(self, value: Value) -> KnownIndex | None:
-        """Returns the known facts about a value."""
+    def _of(self, value: Value) -> KnownIndex | None:
         if value.literal is not None:
             return KnownIndex(np.asarray(value.literal, value.dtype))
-        return self.of(value.outer) if value not in self._known and value.outer else self._known.get(value)
+        return self._of(value.outer) if value not in self._known and value.outer else self._known.get(value)
 
     def _enter(self, body: Body) -> None:
         """Knows the counters and the rows of a loop in all its iterations."""
@@ -405,87 +485,45 @@ class KnownIndices:
             return
         turns = Repeats(length)
         for value, given in zip(body.op.split(body.inputs).xs, body.op.split(body.op.reads).xs, strict=True):
-            rows = self.of(given)
+            rows = self._of(given)
             if rows is not None and rows.turns is None:
                 self._known[value] = replace(rows, turns=turns)
-            elif rows is not None and rows.turns is not None:
+            elif rows is not None:
                 every = rows.array.reshape(-1, *value.shape)
                 self._known[value] = KnownIndex(every, rows.origins, Repeats(len(every)))
         count = np.arange(length)[:: -1 if body.op.params["reverse"] else 1]
         for start, taken, returned in body.carries:
-            step, first = returned.made_by("add", through=()), self.of(start)
+            step, first = returned.made_by("add", through=()), self._of(start)
             by = step.reads[1].literal if step is not None and step.reads[0] is taken else None
             if by is not None and first is not None and first.turns is None and not taken.shape:
                 self._known[taken] = KnownIndex(first.array + count * by, first.origins | {next(self._counts)}, turns)
 
-    def _compute(self, body: Body) -> None:
-        """Computes what depends on known values alone, in one program: each operation by itself would be compiled."""
-        ops: dict[TracedOp, Repeats | None] = {}
-        for op in body.ops:
-            reads = [self.of(value) for value in op.reads]
-            turns = {one.turns: None for one in reads if one is not None and one.turns is not None}
-            n = op.makes[0].size * math.prod(one.n for one in turns) if len(op.makes) == 1 else 0
-            if op.name not in EXACT or op.bodies or not 0 < n <= MOST_ELEMENTS:
-                continue
-            if None not in reads and len(turns) < 2:
-                origins = frozenset[Origin]().union(*(one.origins for one in reads if one is not None))
-                origins |= {next(self._counts)} if op.name == "iota" else frozenset()
-                ops[op] = next(iter(turns), None)
-                self._known[op.makes[0]] = KnownIndex(None, origins, ops[op])
-            elif op.name in SELECTS and reads[0] is not None and reads[0].turns is None:
-                self._run(body, ops)
-                self._known[op.makes[0]] = self._any_row(op)
-        self._run(body, ops)
-
-    def _run(self, body: Body, ops: Mapping[TracedOp, Repeats | None]) -> None:
-        """Computes the values that something asks for, those that no loop changes first."""
-        asked = {value for op in body.ops if _asks(op) for value in op.reads}
-        for turns in dict.fromkeys((None, *ops.values())):
-            own = [op for op, one in ops.items() if one is turns or one is None]
-            made = {op.makes[0] for op in own}
-            wanted = [value for value in made & asked if (one := self._known[value]) and one.array is None]
-            reads = dict.fromkeys(value for op in own for value in op.reads if value.literal is None)
-            given = {v: one for v in reads if v not in made and (one := self.of(v)) and one.array is not None}
-
-            def run(arrays: list[Any], own: Any = own, given: Any = given, wanted: Any = wanted) -> list[Any]:
-                found = evaluate(own, dict(zip(given, arrays, strict=True)))
-                return [found[value] for value in wanted]
-
-            axes = [None if one.turns is None else 0 for one in given.values()]
-            mapped = jax.vmap(run, in_axes=(axes,)) if turns is not None and any(a == 0 for a in axes) else run
-            arrays: Sequence[Any] = [None] * len(wanted)
-            with contextlib.suppress(TypeError, ValueError, NotImplementedError, NotMeasured):
-                arrays = jax.jit(mapped)([one.array for one in given.values()]) if wanted else arrays
-            for value, array in zip(wanted, arrays, strict=True):
-                known = self._known[value]
-                self._known[value] = known and (None if array is None else replace(known, array=np.asarray(array)))
-
-    def _any_row(self, op: TracedOp) -> KnownIndex | None:
-        """Some rows of a known array; nothing tells which."""
-        known, made = self.of(op.reads[0]), op.makes[0]
-        if known is None or known.array is None or not known.origins or known.array.dtype.kind not in "iu":
+    def _make(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> KnownIndex | None:
+        """The result of an operation on known values, or some rows of a known array; nothing tells which."""
+        known, turns = [one for one in reads if one is not None], _turns(reads)
+        if len(known) < len(reads):
+            is_some_rows = op.name in SELECTS and reads[0] is not None and reads[0].turns is None
+            return _any_row(op, known[0]) if is_some_rows else None
+        if len(turns) > 1:
             return None
-        row = known.array.shape[1:] if op.name == "gather" or op.params["slice_sizes"][0] == 1 else None
-        n = len(row or ())
-        if row is None or made.shape[len(made.shape) - n :] != row or len(known.array) * made.size > MOST_ELEMENTS:
-            return None
-        rows = known.array.reshape(-1, *[1] * (len(made.shape) - n), *row)
-        return KnownIndex(
-            np.broadcast_to(rows, (len(rows), *made.shape)),
-            known.origins,
-            Repeats(len(rows), made.size // (rows[0].size or 1)),
-        )
+        axes = [None if one.turns is None else 0 for one in known]
+        run = lambda *operands: bind(op.equation, operands)[0]  # noqa: E731
+        origins = frozenset[Origin]().union(*(one.origins for one in known))
+        origins |= {next(self._counts)} if op.name == "iota" else frozenset()
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+            array = (jax.vmap(run, axes) if turns else run)(*(one.array for one in known))
+            return KnownIndex(array, origins, next(iter(turns), None))
+        return None
 
     def _note(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> None:
-        array = op.makes[0] if op.name == "eq" else op.reads[0]
+        array = op.makes[0] if op.name == "eq" else op.reads[0] if op.reads else None
         for axis, width, index in self._indices(op, reads):
-            if index is not None and index.origins:
-                self.accesses.append(IndexAccess(op, array, axis, index, width))
-        for one, other in (reads, reads[::-1]) if op.name in COMPARES else ():
-            is_number = other is not None and other.turns is None and not other.origins and other.array.size
-            bound = float(other.array.flat[0]) if other is not None and is_number else None
+            if index is not None and index.origins and array is not None:
+                self.accesses.append(IndexAccess(op, array, axis, width, index))
+        for i, one in enumerate(reads) if op.name in COMPARES else ():
+            bound = op.reads[1 - i].number
             # JAX compares every index with 0, for those that count from the end.
-            if one is not None and one.origins and not (op.name == "lt" and bound == 0 and one is reads[0]):
+            if one is not None and one.origins and not (op.name == "lt" and bound == 0 and i == 0):
                 self.comparisons.append(IndexComparison(op.name, one.origins, bound))
 
     def _indices(
@@ -500,9 +538,8 @@ class KnownIndices:
             axes, widths = op.params["dimension_numbers"].start_index_map, op.params["slice_sizes"]
             yield from self._columns(op.reads[1], axes, widths)
         elif op.name.startswith("scatter"):
-            yield from self._columns(
-                op.reads[1], op.params["dimension_numbers"].scatter_dims_to_operand_dims, _windows(op)
-            )
+            axes = op.params["dimension_numbers"].scatter_dims_to_operand_dims
+            yield from self._columns(op.reads[1], axes, _windows(op))
         elif op.name == "eq" and any(call.params.get("name") == ONE_HOT for call in op.calls):
             classes = op.reads[1].shape  # they are along one axis, and once in each of the others
             yield max(range(len(classes)), key=lambda axis: classes[axis]), 1, reads[0]
@@ -511,21 +548,30 @@ class KnownIndices:
         self, value: Value, axes: Sequence[int], widths: Sequence[int]
     ) -> Iterator[tuple[int, int, KnownIndex | None]]:
         """The index along each axis; JAX puts these side by side in one array."""
-        whole, parts = self.of(value), value.made_by("concatenate", through=())
+        whole, parts = self._of(value), value.made_by("concatenate", through=())
         for i, axis in enumerate(axes):
             if whole is not None:
                 yield int(axis), widths[axis], replace(whole, array=whole.array[..., i])
             elif parts is not None and len(parts.reads) == len(axes):
-                yield int(axis), widths[axis], self.of(parts.reads[i])
+                yield int(axis), widths[axis], self._of(parts.reads[i])
 
 
-def _asks(op: TracedOp) -> bool:
-    """Does it index, compare, or hand values on?"""
-    return (
-        bool(op.bodies)
-        or op.name in (*COMPARES, *SELECTS, "concatenate", "dynamic_update_slice")
-        or op.name.startswith("scatter")
-    )
+def _turns(reads: Sequence[KnownIndex | None]) -> dict[Repeats, None]:
+    """Each of the repetitions that these have, once."""
+    return {one.turns: None for one in reads if one is not None and one.turns is not None}
+
+
+def _any_row(op: TracedOp, known: KnownIndex) -> KnownIndex | None:
+    made, row = op.makes[0], known.array.shape[1:]
+    is_row = op.name == "gather" or op.params["slice_sizes"][0] == 1
+    if not is_row or not known.origins or not jnp.issubdtype(known.array.dtype, jnp.integer):
+        return None
+    n = len(row)
+    if made.shape[len(made.shape) - n :] != row or len(known.array) * made.size > MOST_ELEMENTS:
+        return None
+    rows = known.array.reshape(-1, *[1] * (len(made.shape) - n), *row)
+    every = jnp.broadcast_to(rows, (len(rows), *made.shape))
+    return KnownIndex(every, known.origins, Repeats(len(rows), made.size // (math.prod(row) or 1)))
 
 
 def _windows(scatter: TracedOp) -> list[int]:
@@ -534,69 +580,6 @@ def _windows(scatter: TracedOp) -> list[int]:
     sizes = iter([scatter.reads[2].shape[axis] for axis in numbers.update_window_dims])
     single = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
     return [1 if axis in single else next(sizes, 1) for axis in range(len(scatter.reads[0].shape))]
-
-
-MOST_ROWS_UNUSED, LEAST_NUMBERS = 0.1, 3
-"""Numbers from 1 to n are indices that begin at 1 if at most this share of them is missing when they are written to.
-When they are read, there must be at least this many different ones."""
-
-
-@dataclass(frozen=True)
-class _Outside:
-    """An access, with its different indices and how often each is there."""
-
-    access: IndexAccess
-    values: np.ndarray
-    counts: np.ndarray
-
-    @property
-    def op(self) -> TracedOp:
-        return self.access.op
-
-    @property
-    def last(self) -> int:
-        """The highest index within."""
-        return self.access.length - self.access.width
-
-    @property
-    def is_outside(self) -> np.ndarray:
-        return (self.values < 0) | (self.values > self.last)
-
-    @property
-    def is_write(self) -> bool:
-        return self.op.name not in ("gather", "dynamic_slice", "eq")
-
-    @property
-    def is_counted(self) -> bool:
-        """Has the program itself counted them: an arange, or the counter of a loop?"""
-        return all(isinstance(origin, str) for origin in self.access.index.origins)
-
-    @property
-    def is_from_one(self) -> bool:
-        """Are they numbers from 1 to n, all of them, or most if they are written to?"""
-        if self.access.width != 1 or self.values.min() != 1 or self.values.max() != self.access.length:
-            return False
-        return len(self.values) >= ((1 - MOST_ROWS_UNUSED) * self.access.length if self.is_write else LEAST_NUMBERS)
-
-    def is_meant(self, comparisons: Sequence[IndexComparison]) -> bool:
-        if _says_mode(self.op) or any(map(self._is_mask, comparisons)):
-            return True
-        # One number that is no row, next to others that are, is padding. So is -1.
-        outside = self.values[self.is_outside]
-        is_padding = len(outside[outside != -1]) <= 1 and self.counts.sum() > 1 and not self.is_counted
-        return is_padding and not self.is_from_one
-
-    def _is_mask(self, one: IndexComparison) -> bool:
-        """Can the program use this comparison to leave out what is outside?"""
-        if not one.origins & self.access.index.origins:
-            return False
-        if self.is_counted:
-            return True
-        if one.bound is None:
-            return one.name in ("lt", "le", "gt", "ge")
-        if one.name in ("eq", "ne"):
-            return one.bound in self.values[self.is_outside]
-        return one.bound >= self.last or one.bound <= 0
 
 
 def _says_mode(op: TracedOp) -> bool:
@@ -612,33 +595,30 @@ def _says_mode(op: TracedOp) -> bool:
 def out_of_bounds_index(e: Evidence) -> Iterator[Match]:
     """Finds indices outside of the axis that they index: JAX reads another element or none, and reports nothing."""
     given = inputs_of_call(e)
-    found = KnownIndices(e.program, [*(value.const for value in e.program.consts), *given])
-    if not found.accesses:
+    accesses, comparisons = find_accesses(e.program, [*(value.const for value in e.program.consts), *given])
+    if not accesses:
         raise NotApplicable("it indexes nothing by integers that are known from one call")
     names = [*(f"constant {i}" for i in range(len(e.program.consts))), *name_inputs(e)]
-    for access in found.accesses:
-        values, counts = np.unique(access.index.array.astype(np.int64), return_counts=True)
-        turns = access.index.turns
-        one = _Outside(access, values, -(-counts // (turns.copies if turns else 1)))
-        n_outside, op = int(one.counts[one.is_outside].sum()), access.op
-        if not n_outside or op.is_backward or one.is_meant(found.comparisons):
+    for one in accesses:
+        n_outside, op = int(one.counts[one.is_outside].sum()), one.op
+        if not n_outside or op.is_backward or one.is_meant(comparisons):
             continue
-        given = " and ".join(names[i] for i in sorted(i for i in access.index.origins if isinstance(i, int)))
-        low, high, length, width = int(one.values.min()), int(one.values.max()), access.length, access.width
-        axis = f"axis {access.axis} of {access.array.spec} has {length} elements"
-        taken = f", and {width} are taken from each index on" if width > 1 else ""
+        given = " and ".join(names[i] for i in sorted(i for i in one.index.origins if isinstance(i, int)))
+        low, high, length = int(one.values.min()), int(one.values.max()), one.length
+        axis = f"axis {one.axis} of {one.array.spec} has {length} elements"
+        taken = f", and {one.width} are taken from each index on" if one.width > 1 else ""
         seen = [
             f"indices of {given or 'a counter'} are {low} to {high} {'at one call' if given else 'in each call'}",
             f"{axis}{taken}: indices are 0 to {one.last}",
             f"{n_outside} of {int(one.counts.sum())} lie outside: {_done(one)}, without an error",
         ]
-        if access.index.turns is not None and given:
+        if one.index.turns is not None and given:
             seen.append("a loop or an index that is not known takes its part of them; all of them were looked at")
         begins = f"{given} begins at 1, and its" if one.is_from_one and given else f"{given or 'a counter'}: its"
         yield Match(f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high), op=op)
 
 
-def _done(one: _Outside) -> str:
+def _done(one: IndexAccess) -> str:
     """A sentence on how JAX treats such an index."""
     mode = str(one.op.params.get("mode", "CLIP"))
     if one.op.name == "eq":
@@ -654,8 +634,8 @@ def _done(one: _Outside) -> str:
     )
 
 
-def _advise(one: _Outside, given: str, low: int, high: int) -> str:
-    length, width = one.access.length, one.access.width
+def _advise(one: IndexAccess, given: str, low: int, high: int) -> str:
+    length, width = one.length, one.width
     if one.is_from_one and given:
         advice = f"Indices begin at 0: take {given} - 1."
     elif width > 1:
