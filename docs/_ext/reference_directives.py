@@ -24,7 +24,7 @@ from reference_names import render_index, render_name
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from benchax.auditing import suppression
+from benchax.auditing.audit import SUPPRESSION
 from benchax.auditing.rules import rules
 from benchax.codes import FAILURES, REMARKS
 from benchax.experiments.variants import VARIANTS
@@ -35,7 +35,7 @@ def render_rules(_: Sequence[str]) -> str:
     for each in rules().values():
         of = {"function": "a function", "program": "a program", "both": "both"}[each.of]
         lines.append(f"| [{each.id}]({each.id}.md) | {each.title} | {of} | {each.severity} |")
-    lines.append(f"| [{suppression.ID}]({suppression.ID}.md) | has every silenced finding a reason? | both | warning |")
+    lines.append(f"| [{SUPPRESSION}]({SUPPRESSION}.md) | has every silenced finding a reason? | both | warning |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""`auditing/audited_program.py`: real programs with the real JAX, run as their users start them."""
+"""`auditing/audit.py`: real programs with the real JAX, run as their users start them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jax_versions import shows_calls
 
-from benchax.auditing.audited_program import Audited, audit_program
+from benchax.auditing.audit import Audited, audit_program
 from benchax.errors import UsageError
 from benchax.results.audit import Checked, Finding
 
@@ -58,7 +58,7 @@ for _ in range(150):
     x = x + 1
 """
 START = (
-    "import sys; from benchax.auditing.audited_program import audit_program; "
+    "import sys; from benchax.auditing.audit import audit_program; "
     "sys.exit(audit_program(sys.argv[1:]).ended.exit_code)"
 )
 

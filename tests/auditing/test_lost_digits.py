@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.auditing.recorder.rounded import find_lost_digits
+from benchax.auditing.recorder.hooks import find_lost_digits
 
 RNG = np.random.default_rng(0)
 DATES = 2459580.5 + RNG.uniform(0, 60, 1440)

@@ -17,12 +17,10 @@ from jax_versions import shows_calls
 
 from benchax.auditing.audit import audit_run, evidence_of
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.recorder import windows
+from benchax.auditing.recorder import hooks
 from benchax.auditing.recorder.functions import MOST_KEPT, FunctionRecorder
-from benchax.auditing.recorder.hooks import HostHooks
-from benchax.auditing.recorder.log import Log
-from benchax.auditing.recorder.views import call_lines, keys_used_twice, pairs_of, use_of
-from benchax.auditing.recorder.windows import CallWindows
+from benchax.auditing.recorder.hooks import CallWindows, HostHooks
+from benchax.auditing.recorder.log import Log, call_lines, keys_used_twice, pairs_of, use_of
 from benchax.watching.watch import watch
 
 pytestmark = shows_calls
@@ -159,7 +157,7 @@ def test_of_programs_that_are_compiled_by_hand_one_is_kept_with_its_compile_time
 
 
 def test_what_a_window_does_not_see_is_no_pair(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "ENOUGH", {"call": 0})
+    monkeypatch.setattr(hooks, "ENOUGH", {"call": 0})
     log = Log()
     functions = FunctionRecorder(log)
     calls = CallWindows(log, functions, 60.0)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.auditing import suppression
-from benchax.auditing.suppression import Ignore, apply_suppressions, comments, of_project
+from benchax.auditing.audit import SUPPRESSION, Ignore, apply_suppressions, comments, of_project
 from benchax.errors import UsageError
 from benchax.results.audit import Finding, Where
 
@@ -76,7 +75,7 @@ def test_without_a_reason_nothing_is_silenced_and_that_is_a_finding(code: str) -
     kept, silent = apply_suppressions([finding("not-jitted", (code, 11))], [], KNOWN)
 
     assert silent == []
-    assert [f.rule for f in kept] == ["not-jitted", suppression.ID]
+    assert [f.rule for f in kept] == ["not-jitted", SUPPRESSION]
     assert kept[1].where == (code, 11)
     assert "without a reason" in kept[1].title
 

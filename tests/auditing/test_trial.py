@@ -18,8 +18,7 @@ import pytest
 
 import benchax
 from benchax.auditing.checklist import ITEMS, walk_checklist
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.trial import try_case
+from benchax.auditing.evidence import Evidence, try_case
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
 from benchax.results.audit import Audit, Checked

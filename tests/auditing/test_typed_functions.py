@@ -9,9 +9,9 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.eager import vmap_of_jit
 from benchax.auditing.rules.loops import unrolled_loop
 from benchax.auditing.rules.tracing import impure_function
-from benchax.auditing.rules.whole_calls import vmap_of_jit
 from benchax.case import make_case
 from benchax.reporting.audit import quote_source
 

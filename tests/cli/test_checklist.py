@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import Benchax
 
-from benchax.auditing.trial import TrialCall
+from benchax.auditing.evidence import TrialCall
 from benchax.model import Failure
 from benchax.results.audit import Checklist, Tick
 

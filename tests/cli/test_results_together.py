@@ -10,7 +10,7 @@ import pytest
 from command_line import Benchax, commands
 from comparisons_by_hand import series
 
-from benchax.auditing.trial import TrialCall
+from benchax.auditing.evidence import TrialCall
 from benchax.results.audit import Checklist, Tick
 from benchax.store import comparisons
 from benchax.store.database import open_store

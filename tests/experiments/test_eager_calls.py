@@ -13,7 +13,7 @@ from comparisons_by_hand import compared
 from measurement_strategies import measured
 
 from benchax.case import make_case
-from benchax.experiments.eager_calls import describe_break_evens, describe_program, describe_programs
+from benchax.experiments.experiment import describe_break_evens, describe_program, describe_programs
 from benchax.model import CaseId, Samples, Stages
 
 

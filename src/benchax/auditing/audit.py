@@ -1,7 +1,8 @@
 """`benchax.audit`: every rule asks its question, and each answer has its evidence.
 
 One function is audited in this process, but for comparisons, which take fresh ones. It is called often; but first once
-in a worker process (`trial.py`), which may be killed. A rule that fails is a line in the result, and the others go on.
+in a worker process (`evidence.try_case`), which may be killed. A rule that fails is a line in the result, and the
+others go on.
 
 A program that has ended is audited inside its process, with each of its functions. These are read, not called. The few
 that took longest to compile are compiled again. For all others, rules get the trace that JAX made.
@@ -9,38 +10,43 @@ that took longest to compile are compiled again. For all others, rules get the t
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
+import linecache
+import re
+import shlex
 import signal
 import sys
 import threading
+import tokenize
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NoReturn, cast
 
-from benchax.auditing import suppression
-from benchax.auditing.evidence import Can, Evidence, ProgramEvidence
+from benchax.auditing.evidence import TIMEOUT_S, Can, Evidence, ProgramEvidence
 from benchax.auditing.recorder.functions import RecordedFunction
-from benchax.auditing.recorder.log import Log
-from benchax.auditing.recorder.views import use_of
-from benchax.auditing.rule import NotApplicable, Rule, list_some
+from benchax.auditing.recorder.log import Log, use_of
+from benchax.auditing.rule import NotApplicable, Rule, list_some, page_of
 from benchax.auditing.rules import packs
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.trial import TIMEOUT_S
+from benchax.auditing.syntax import readable
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
+from benchax.hooks.command import EndedCommand, Report, run
+from benchax.json_values import decode_value
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
-from benchax.model import Remark
-from benchax.options import read_seed, split_names
+from benchax.model import Environment, Remark, Severity
+from benchax.options import project_table, read_seed, split_names
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome
+from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Suppressed, Where
 from benchax.source_files import owner_of, without_folders
 from benchax.units import read_duration, seconds
 
@@ -161,7 +167,7 @@ def run_rules(
 ) -> Audit:
     """Asks rules for what they find in the evidence; also that of a program."""
     begun = perf_counter()
-    project = suppression.of_project(folder)
+    project = of_project(folder)
     findings: list[Finding] = []
     checked: list[Checked] = []
     for i, rule in enumerate(asked.values()):
@@ -170,7 +176,7 @@ def run_rules(
         findings += found
         checked.append(answer)
     about = None if isinstance(evidence, ProgramEvidence) else evidence.def_where
-    kept, silent = suppression.apply_suppressions(findings, project, [*every_rule(), suppression.ID], about)
+    kept, silent = apply_suppressions(findings, project, [*every_rule(), SUPPRESSION], about)
     return Audit(
         name,
         signature,
@@ -401,3 +407,209 @@ def _remarks(built: Sequence[str], left: Iterable[str], elapsed_s: float) -> Ite
         )
         yield Remark("read", "info", text)
     yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in left)
+
+
+# ---- a program: benchax audit -- python train.py ---------------------------------------------------------------------
+#
+# Runs a program once, unchanged, and audits it.
+#
+# The program keeps its output and its exit code (`hooks/command.py`). Each of its processes audits itself when it ends
+# (`recording.py`); if there are several, a finding says which one it is about.
+
+
+HOOK = "benchax.auditing.recording:begin"
+"""Watches one process of the program, from inside."""
+CALLS_S = 20.0
+"""For how long calls and transfers are watched, which slows calls down."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The findings, and how the program ended."""
+
+    audit: Audit
+    ended: EndedCommand
+
+
+def audit_program(
+    command: Sequence[str],
+    rules: Sequence[str] | None = None,
+    *,
+    limit_s: float | None = None,
+    calls_s: float = CALLS_S,
+    on_wait: Callable[[float], None] | None = None,
+) -> Audited:
+    """Runs `command` once, to its end, and audits it.
+
+    Args:
+        rules: ids of those to ask; default: all.
+        limit_s: the program is ended after this time.
+        calls_s: for how long calls and transfers are watched, in seconds from the first call.
+        on_wait: called once a second with the seconds that the program has run.
+
+    Raises:
+        UsageError: a rule that does not exist, or no such program.
+    """
+    asked = choose_rules(rules)
+    ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s, on_wait=on_wait)
+    found = [_of_process(each) for each in ended.reports]
+    joined = _join(found, ended.reports) if found else _nothing_seen(asked, ended)
+    remarks = (*joined.remarks, *_remarks_on_run(ended), *packs_off(rules))
+    return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=ended.elapsed_s), ended)
+
+
+def _of_process(process: Report) -> Audit:
+    found = decode_value(process.result["audit"], Audit)
+    environment = decode_value(process.result["environment"], Environment | None)
+    return replace(found, name=shlex.join(process.argv), environment=environment)
+
+
+def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
+    if len(found) == 1:
+        return found[0]
+    named = [(one, f"in process {by.pid}: {shlex.join(by.argv)}") for one, by in zip(found, reports, strict=True)]
+    return replace(
+        found[0],
+        findings=tuple(replace(f, seen=(*f.seen, process)) for audit, process in named for f in audit.findings),
+        checked=tuple(best_answer(answers) for answers in zip(*(audit.checked for audit in found), strict=True)),
+        suppressed=tuple(dict.fromkeys(one for audit in found for one in audit.suppressed)),
+        remarks=tuple(dict.fromkeys(remark for audit in found for remark in audit.remarks)),
+    )
+
+
+def _nothing_seen(asked: Mapping[str, Rule], ended: EndedCommand) -> Audit:
+    why = "; ".join(ended.remarks) or "no process left a report"
+    return Audit("", checked=tuple(Checked(rule.id, rule.title, "not checked", why) for rule in asked.values()))
+
+
+def _remarks_on_run(ended: EndedCommand) -> Iterable[Remark]:
+    severity: Severity = "warning" if ended.is_timed_out or ended.exit_code else "info"
+    yield Remark("ran-once", severity, f"The program ran once, unchanged, {_end(ended)}.")
+    for report in ended.reports:
+        of = f" of process {report.pid}, one of {len(ended.reports)}" if len(ended.reports) > 1 else ""
+        yield Remark(
+            "calls-window",
+            "info",
+            f"Calls and transfers were watched for {seconds(report.result['seen_s'])} from the first call on{of}, "
+            "during which calls take longer. Compilations and the cache were watched to the end.",
+        )
+    yield from (Remark("process", "warning", text) for text in ended.remarks)
+
+
+def _end(ended: EndedCommand) -> str:
+    if ended.is_timed_out:
+        return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}: what it does later was not seen"
+    return f"and ended with {ended.exit_code} after {seconds(ended.elapsed_s)}"
+
+
+# ---- suppressions ----------------------------------------------------------------------------------------------------
+#
+# Findings that the author of the code wants no word of, each with the reason.
+#
+# In the code, on the line that a finding is about or on the `def` of the function around it:
+#
+#     @jax.jit
+#     def shift(x):  # benchax: ignore[trivial-jit] called by other programs as a jitted function
+#
+# For a whole project, in pyproject.toml:
+#
+#     [tool.benchax.audit]
+#     ignore = { "cache-off" = "each job runs on a new machine" }
+#
+# A suppression without a reason, or of a rule that does not exist, is a finding itself.
+
+
+SUPPRESSION = "suppression-without-reason"
+_COMMENT = re.compile(r"#\s*benchax:\s*ignore\s*\[([^\]]*)\]\s*(.*)", re.DOTALL)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """One rule that is to be silent, somewhere."""
+
+    rule: str
+    reason: str
+    by: str
+    where: Where | None = None
+    """None: everywhere in the project."""
+
+
+def apply_suppressions(
+    findings: Iterable[Finding], project: Collection[Ignore], known: Collection[str], about: Where | None = None
+) -> tuple[list[Finding], list[Suppressed]]:
+    """Returns (the remaining findings, the suppressed ones). Wrong suppressions are among the remaining findings.
+
+    Args:
+        project: the suppressions of the project, from `of_project`.
+        known: the ids of all rules.
+        about: the `def` of the audited function; suppressions there hold for every finding.
+    """
+    kept: list[Finding] = []
+    silent: list[Suppressed] = []
+    in_code = _around(about) if about else []
+    met = dict.fromkeys((*project, *in_code))
+    for finding in findings:
+        here = [*(one for line in finding.lines for one in _around(line)), *in_code, *project]
+        met |= dict.fromkeys(here)
+        ignore = next((i for i in here if i.rule == finding.rule and i.reason), None)
+        if ignore is None:
+            kept.append(finding)
+        else:
+            silent.append(Suppressed(finding, ignore.reason, ignore.by))
+    return kept + [wrong for ignore in met if (wrong := _wrong(ignore, known))], silent
+
+
+def _wrong(ignore: Ignore, known: Collection[str]) -> Finding | None:
+    if ignore.rule not in known:
+        title, advice = f"ignores {ignore.rule!r}, which is no rule", f"There is {one_of(known, ignore.rule)}."
+    elif not ignore.reason:
+        title = f"ignores {ignore.rule} without a reason, so it is not ignored"
+        advice = f"Say why, behind the brackets: # benchax: ignore[{ignore.rule}] because …"
+    else:
+        return None
+    return Finding(SUPPRESSION, "warning", title, (f"said by {ignore.by}",), advice, page_of(SUPPRESSION), ignore.where)
+
+
+def of_project(folder: Path | None) -> list[Ignore]:
+    """What [tool.benchax.audit] of the nearest pyproject.toml ignores.
+
+    Raises:
+        UsageError: that table cannot be understood.
+    """
+    path, table = project_table(folder or Path.cwd())
+    settings: Any = table.get("audit", {})
+    example = '[tool.benchax.audit]\nignore = { "not-jitted" = "the reason" }'
+    if not isinstance(settings, dict) or not set(settings) <= {"ignore"}:
+        raise UsageError(f"tool.benchax.audit in {path} is {settings!r}", "a table with the key 'ignore'", example)
+    ignored: Any = settings.get("ignore", {})
+    if not isinstance(ignored, dict) or not all(isinstance(reason, str) for reason in ignored.values()):
+        raise UsageError(f"tool.benchax.audit.ignore in {path} is {ignored!r}", "rules with their reasons", example)
+    by = f"[tool.benchax.audit] of {path}"
+    return [Ignore(rule, " ".join(reason.split()), by) for rule, reason in ignored.items()]
+
+
+def _around(where: Where) -> list[Ignore]:
+    """Returns the suppressions in comments on a line, and on the headers of the functions around it; the nearest
+    first."""
+    file, line = where
+    nodes = [node for node in ast.walk(readable(file)) if isinstance(node, _FUNCTIONS)]
+    # A header may take several lines: all from the first decorator up to the first line of the body.
+    firsts = [(min([node.lineno, *(d.lineno for d in node.decorator_list)]), node) for node in nodes]
+    around = sorted((first, node.lineno, node) for first, node in firsts if first <= line <= (node.end_lineno or 0))
+    headers = [(first, max(at, node.body[0].lineno - 1)) for first, at, node in reversed(around)]
+    listed = list(comments("".join(linecache.getlines(file)), file))
+    found = [i for first, last in ((line, line), *headers) for i in listed if i.where and first <= i.where[1] <= last]
+    return list(dict.fromkeys(found))
+
+
+def comments(text: str, file: str) -> Iterator[Ignore]:
+    """Every `# benchax: ignore[…]` of a Python text; up to where it stops being Python."""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and (found := _COMMENT.match(token.string)):
+                line = token.start[0]
+                for rule in (word.strip() for word in found[1].split(",")):
+                    yield Ignore(rule, " ".join(found[2].split()), f"{file}:{line}", (file, line))
+    except (SyntaxError, UnicodeDecodeError, tokenize.TokenError):  # the second by a bug of Python 3.13.0, at "\r\x80"
+        return

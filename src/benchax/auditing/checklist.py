@@ -13,8 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from benchax.auditing.audit import MAX_TIME_S, ask, choose_rules, enter_step, read_limits, rule_event
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.trial import TIMEOUT_S, TrialCall
+from benchax.auditing.evidence import TIMEOUT_S, Evidence, TrialCall
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture

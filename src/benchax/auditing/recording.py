@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from benchax.auditing.recorder.functions import FunctionRecorder
-from benchax.auditing.recorder.hooks import HostHooks, debugging_settings
+from benchax.auditing.recorder.hooks import CallWindows, HostHooks, debugging_settings
 from benchax.auditing.recorder.log import Log
-from benchax.auditing.recorder.windows import CallWindows
 from benchax.environment import capture
 from benchax.json_values import encode_value
 from benchax.model import Environment
 from benchax.results.audit import Audit
 from benchax.watching.compiles import watch_cache
 from benchax.watching.watch import main_thread_share, watch
-
-HOOK = "benchax.auditing.recording:begin"
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:

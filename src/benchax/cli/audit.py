@@ -114,7 +114,7 @@ def audit(
 
 def _limits_of_functions(given: Given) -> dict[str, Any]:
     from benchax.auditing.audit import read_limits
-    from benchax.auditing.trial import TIMEOUT_S
+    from benchax.auditing.evidence import TIMEOUT_S
 
     return read_limits(given["max_time_s"], given["timeout_s"] or TIMEOUT_S, given["seed"])
 
@@ -124,7 +124,7 @@ def _program(
 ) -> tuple[list[Audit], int]:
     """Audits a program, and shows the audit on stderr, because stdout belongs to the program. Returns (audit, the
     program's exit code)."""
-    from benchax.auditing.audited_program import audit_program
+    from benchax.auditing.audit import audit_program
 
     found = audit_program(command, ids, limit_s=limit_s, on_wait=at_terminal("audit"))
     with while_read():

@@ -128,7 +128,7 @@ def run(
     if no_jit:
         cases = [case.eager() for case in cases]
     if break_even:
-        from benchax.experiments.eager_calls import with_eager
+        from benchax.experiments.experiment import with_eager
 
         cases = [variant for case in cases for variant in with_eager(case)]
     code = 0
@@ -243,7 +243,7 @@ def _show(
     """Shows the rows. Where cases ran eagerly and jitted, compares these calls first, and returns the comparisons."""
     compared, sentences = dict[CaseId, Comparison](), list[str]()
     if any(case.id.variant == "eager" for case in cases):
-        from benchax.experiments.eager_calls import compare_eager, find_pairs
+        from benchax.experiments.experiment import compare_eager, find_pairs
 
         if pairs := find_pairs(cases, rows):
             note("comparing eager and jitted calls, alternately")

@@ -13,7 +13,7 @@ from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.recorder.views import FunctionUse
+from benchax.auditing.recorder.log import FunctionUse
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
 from benchax.measuring.inputs import make_inputs

@@ -1,10 +1,4 @@
-"""Logs a program's actions around its calls: it puts data on devices, waits, draws random numbers, changes settings.
-
-The hooks wrap these functions for the whole run, at some microseconds for each call: `jax.device_put`, `jnp.asarray`,
-`jnp.array`, `jax.block_until_ready`, the array methods `block_until_ready` and `item`, `np.asarray` and `np.array` of
-JAX arrays, the functions of `jax.random` that use up a key, and `jax.config.update`. `ArrayImpl` is private to JAX. If
-it is missing, waits by methods are not seen, and `sees_methods` says so.
-"""
+"""Logs what one process of a program does with JAX: its calls, and its actions around them."""
 
 from __future__ import annotations
 
@@ -15,9 +9,11 @@ import sys
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -25,11 +21,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from benchax.auditing.recorder.log import Event, Log, look
-from benchax.auditing.recorder.rounded import LostDigitsNotes, innermost
-from benchax.source_files import is_in_package, owner_of
-from benchax.specs import ArraySpec, spec_of
-from benchax.watching.frames import user_line
+from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
+from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log, look
+from benchax.profiling.stack_sampler import PacedSampler
+from benchax.results.watch import ObservedTransfer, Transfers
+from benchax.source_files import is_generated, is_in_package, outward, owner_of
+from benchax.specs import ArraySpec, short_dtype, spec_of
+from benchax.watching.frames import JaxCall, calling, is_of_jax, user_line
+from benchax.watching.functions import place_of
+from benchax.watching.transfers import BatchedCall, clock, watch_transfers
+
+# ---- hooks -----------------------------------------------------------------------------------------------------------
+#
+# Logs a program's actions around its calls: it puts data on devices, waits, draws random numbers, changes settings.
+#
+# The hooks wrap these functions for the whole run, at some microseconds for each call: `jax.device_put`, `jnp.asarray`,
+# `jnp.array`, `jax.block_until_ready`, the array methods `block_until_ready` and `item`, `np.asarray` and `np.array` of
+# JAX arrays, the functions of `jax.random` that use up a key, and `jax.config.update`. `ArrayImpl` is private to JAX.
+# If it is missing, waits by methods are not seen, and `sees_methods` says so.
+
 
 DEBUGGING = {
     "jax_debug_nans": "each call waits for its outputs and searches them, in Python",
@@ -49,7 +59,7 @@ DRAW_NOTHING = ("fold_in", "key_data", "wrap_key_data", "clone", "key_impl")
 WIDE = ("float64", "complex128")
 LEAST_BYTES = 1 << 10
 """Smaller arrays cost as much as any call, and are not looked at."""
-SAMPLED = 4096
+COMPARED = 4096
 """Elements that tell two contents of one array apart."""
 WHOLE_TIMES = 8
 """How often a whole array is compared: afterwards, a sample has to do."""
@@ -230,11 +240,11 @@ class PutContents:
 
     def repeat(self, array: np.ndarray) -> bool:
         """Remembers this array, and returns whether the last one had the same contents."""
-        sample = zlib.crc32(np.ascontiguousarray(array.flat[:: max(1, array.size // SAMPLED)]).tobytes())
+        sample = zlib.crc32(np.ascontiguousarray(array.flat[:: max(1, array.size // COMPARED)]).tobytes())
         is_same = sample == self._sample
         if not is_same:
             self._whole, self._times = None, 0
-        elif not self.is_of(array) and array.size > SAMPLED and self._times < WHOLE_TIMES:
+        elif not self.is_of(array) and array.size > COMPARED and self._times < WHOLE_TIMES:
             is_same = self._is_whole_same(array)
         self._last, self._sample = weakref.ref(array), sample
         return is_same
@@ -262,3 +272,347 @@ def debugging_settings(log: Log) -> dict[str, str]:
     """Settings for finding mistakes that are on now, and the line that set each; empty if no line did."""
     lines = {event.by: event.where for event in log.of("setting")}
     return {name: lines.get(name, "") for name in DEBUGGING if bool(getattr(jax.config, name, False))}
+
+
+# ---- windows ---------------------------------------------------------------------------------------------------------
+#
+# Watches the calls of a program: for a while from the first call on, then for a short while again and again.
+#
+# Each watched call takes about ten times as long, so a long run is watched for a few percent of its time.
+
+
+# Samples the lines of your code that the main thread runs between calls, such as loading a batch.
+#
+# Samples in which JAX or benchax is on the stack are left out: there the program dispatches, compiles, or waits.
+
+MOST_SHARE = 0.01
+"""The share of the time that looking can take. Watching calls takes more than that."""
+SWITCH_S = 5e-5
+"""The work of the host between two waits may be short: with Python's usual pace, samples would fall into the waits."""
+
+
+class HostSampler(PacedSampler):
+    """Adds a "sample" to the log for each look at the main thread; `note` is (lines outermost first, seconds)."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(MOST_SHARE, SWITCH_S)
+        self._log = log
+        self._last = perf_counter()
+
+    def sample(self, frame: FrameType, late_s: float) -> None:
+        now = perf_counter()
+        elapsed_s, self._last = now - self._last, now
+        if stack := _host_lines(frame):
+            self._log.add(Event("sample", "", stack[-1], now, note=(stack, elapsed_s)))
+
+
+def _host_lines(innermost: FrameType) -> tuple[str, ...]:
+    lines: list[str] = []
+    for frame in outward(innermost):
+        owner = owner_of(frame.f_code.co_filename)
+        if owner in ("jax", "benchax"):
+            return ()
+        if owner == "user" and not is_generated(frame.f_code.co_filename):
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+    return tuple(reversed(lines))
+
+
+FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
+"""The first window, later ones, and the pauses between them, as shares of the time for which calls are watched."""
+LEAST_PAUSE_S = 5.0
+ENOUGH: dict[Kind, int] = {"call": 2000, "operation": 5000, "read": 20_000}
+"""A window stays open until it has seen this many of one kind: a program that compiles at first makes few calls."""
+LOOK_AGAIN_S = 0.2
+
+
+class CallWindows:
+    """Adds calls, eager operations and reads to a log, until `close`."""
+
+    def __init__(self, log: Log, functions: FunctionRecorder, most_s: float) -> None:
+        self.log, self.functions, self.most_s = log, functions, most_s
+        self.transfers = Transfers()
+        self.is_begun = self.is_closed = False
+        self._lost = LostDigitsNotes(log)
+        self._before: Counter[Any] = Counter()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._opened = 0.0
+        self._running = threading.local()
+        self._block = contextlib.ExitStack()
+        self._open()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._opened)
+
+    def _open(self) -> None:
+        self._opened = perf_counter()
+        self._before = Counter(self.log.counts)
+        self.log.add(Event("window", "", ""))
+        found = self._block.enter_context(watch_transfers(self._hear, self._hear_result, self._hear_transfer))
+        self._block.callback(self._take, found)
+        sampler = HostSampler(self.log)
+        sampler.start()
+        self._block.callback(sampler.stop)
+
+    def _take(self, found: Transfers) -> None:
+        for transfer in found.found.values():
+            self.transfers.add(transfer)
+        self.transfers.sees, self.transfers.remarks = found.sees, found.remarks
+
+    def _hear(self, fun: Any, leaves: Sequence[Any]) -> None:
+        """Before a call runs."""
+        with self._lock:
+            if not self.is_begun:
+                self.is_begun = True
+                self._opened = perf_counter()
+                self._after(FIRST_SHARE * self.most_s, self._pause)
+        log, serial = self.log, self.log.function(fun)
+        is_operation = _is_operation(fun)
+        stack = look(sys._getframe(1), log)
+        event = Event("operation" if is_operation else "call", getattr(fun, "__name__", ""), stack.where, clock())
+        event.function, event.reads, event.caller, event.path = serial, log.ids(leaves), stack.caller, stack.path
+        if is_operation:
+            event.note = "index" if stack.is_indexing else None
+            event.size = getattr(leaves[0], "nbytes", 0) if leaves else 0
+        else:
+            event.by = self._facts(serial, fun, leaves).name
+            event.note = "batched" if isinstance(fun, BatchedCall) else None
+            self.functions.hear_call(serial, fun, leaves)
+        self._lost.note_call(leaves, stack.where)
+        self._stack().append(log.add(event))
+
+    def _hear_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
+        """When a call has been started."""
+        serial = self.log.function(fun)
+        running = self._stack()
+        while running:
+            event = running.pop()
+            if event.function == serial:  # the others have raised
+                event.makes, event.ended = self.log.ids(results), clock()
+                break
+        if not _is_operation(fun):
+            self.functions.hear_result(serial, results)
+
+    def _stack(self) -> list[Event]:
+        if not hasattr(self._running, "events"):
+            self._running.events = []
+        return self._running.events
+
+    def _facts(self, serial: int, fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
+        facts = self.log.functions.get(serial)
+        if facts is None or len(facts.names) != len(leaves):
+            if isinstance(fun, BatchedCall):
+                facts = FunctionFacts(fun.__name__, fun.defined, tuple(f"argument {i}" for i in range(len(leaves))))
+            else:
+                facts = _describe(calling(frozenset()), leaves)
+            self.log.functions[serial] = facts
+        return facts
+
+    def _hear_transfer(self, transfer: ObservedTransfer) -> None:
+        if transfer.direction == "device to host":
+            now = clock()
+            stack = look(sys._getframe(1), self.log)
+            event = Event("read", transfer.by, transfer.where or "", now - (transfer.elapsed_s or 0.0), now)
+            event.path, event.size, event.caller = stack.path, transfer.size_bytes, stack.caller
+            self.log.add(event)
+
+    def _after(self, wait_s: float, then: Callable[[], None]) -> None:
+        if not self.is_closed:
+            self._timer = threading.Timer(wait_s, then)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _pause(self) -> None:
+        if all(self.log.counts[kind] - self._before[kind] < enough for kind, enough in ENOUGH.items()):
+            self._after(LOOK_AGAIN_S, self._pause)
+            return
+        self._close_window()
+        self._after(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s), self._resume)
+
+    def _resume(self) -> None:
+        with self._lock:
+            if self.is_closed:
+                return
+            self._open()
+            self._after(LATER_SHARE * self.most_s, self._pause)
+
+    def _close_window(self) -> None:
+        with self._lock:
+            # Taken under the lock: the timer and the end of the program may both come here.
+            block, self._block = self._block, contextlib.ExitStack()
+            if self.is_begun and self._opened:
+                self.log.seen_s += perf_counter() - self._opened
+            self._opened = 0.0
+        block.close()
+
+    def close(self) -> None:
+        """Ends watching; calls are as fast as before."""
+        self.is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._close_window()
+
+
+def _is_operation(fun: Any) -> bool:
+    """Is this an operation of JAX, and not a jitted function of the user's?"""
+    if isinstance(fun, BatchedCall):
+        return fun.is_of_jax
+    return is_of_jax(fun) and getattr(fun, "__module__", "") != "jax._src.pmap"
+
+
+def _describe(call: JaxCall, leaves: Sequence[Any]) -> FunctionFacts:
+    static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
+    names = name_inputs(call, static)
+    if len(names) != len(leaves):
+        names = tuple(f"argument {i}" for i in range(len(leaves)))
+    return FunctionFacts(name_of(call), place_of(call, None).defined or "", names, _wanted_shardings(call))
+
+
+def name_of(call: JaxCall) -> str:
+    fun = call.user.fun if call.user else call.fun
+    name = getattr(fun, "__name__", None) or type(fun).__name__
+    # A class says more than `__call__`.
+    return fun.__qualname__ if name == "__call__" else name
+
+
+def _wanted_shardings(call: JaxCall) -> tuple[Any, ...]:
+    """One for each leaf of the arguments, or one for all of them."""
+    wanted = tuple(call.settings.get("in_shardings_leaves") or ())
+    counts = [len(jax.tree.leaves(arg)) for arg in call.args]
+    is_one_each = len(wanted) == len(counts) > 1
+    return tuple(one for one, n in zip(wanted, counts, strict=True) for _ in range(n)) if is_one_each else wanted
+
+
+# ---- numbers that lose digits ----------------------------------------------------------------------------------------
+#
+# Numbers that differ on the host and are equal on the device: float64 dates that become float32, int64 that wraps.
+#
+# JAX has 32 bits by default and does not warn. Only a large offset counts: float32 holds about 2,460,000 days to a
+# quarter of a day. Small numbers next to large ones, such as the tails of a filter, are rounded without harm.
+
+
+SAMPLED = 4096
+"""Elements, one after another: neighbours are closest to each other, in a series of times."""
+MOST_COLUMNS = 64
+"""The maximum number of columns of a table whose columns have several kinds."""
+LEAST_VALUES, LEAST_DISTINCT = 32, 8
+NEAR = 0.1
+"""A share of the largest number. If the numbers spread further, no offset is to blame."""
+KEPT_SHARE = 0.9
+"""The share of the different numbers that must stay different."""
+NOISE_BITS = 40
+"""Numbers that are equal to this many bits differ only by the rounding of the operations that made them."""
+OF_64_BITS = ("float64", "int64")
+
+
+@dataclass(frozen=True)
+class LostDigits:
+    """The original numbers, and their values on the device."""
+
+    from_dtype: str
+    to_dtype: str
+    low: float
+    high: float
+    distinct: int
+    left: int
+    """Different numbers before, and after."""
+    step: float
+    """From one number of the new dtype to the next, at the largest of them."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """Returns sentences about the loss, for `seen`."""
+        to = short_dtype(self.to_dtype)
+        between = f"from {self.low:.12g} to {self.high:.12g}"
+        if self.to_dtype.startswith("int"):
+            return [f"the numbers go {between}; {to} ends at {np.iinfo(self.to_dtype).max}"]
+        return [
+            f"of {self.distinct} different numbers {between} {self.left} are left in {to}",
+            f"{to} holds a number of this size to {self.step:.3g}",
+        ]
+
+
+def find_lost_digits(given: Any, to_dtype: Any) -> LostDigits | None:
+    """None: all is well, or it is not an array of 64 bits that becomes one of fewer.
+
+    Args:
+        given: an array of NumPy, or a list of numbers.
+        to_dtype: what it becomes on the device.
+    """
+    array, to = np.asarray(given), jnp.dtype(to_dtype)
+    if str(array.dtype) not in OF_64_BITS or to.itemsize >= array.dtype.itemsize or array.size < LEAST_VALUES:
+        return None
+    is_table = array.ndim > 1 and array.shape[-1] <= MOST_COLUMNS
+    columns = array.reshape(-1, array.shape[-1])[-SAMPLED:].T if is_table else array.reshape(1, -1)[:, -SAMPLED:]
+    return next((lost for column in columns if (lost := _look(column, to))), None)
+
+
+def _look(column: np.ndarray, to: np.dtype) -> LostDigits | None:
+    column = column[np.isfinite(column)]
+    if column.size < LEAST_VALUES:
+        return None
+    with np.errstate(over="ignore"):
+        made = column.astype(to)
+    low, high = float(column.min()), float(column.max())
+    ends = str(column.dtype), str(to), low, high
+    if jnp.issubdtype(to, jnp.integer):
+        is_wrapped = column.dtype.kind == "i" and bool(np.any(made.astype(column.dtype) != column))
+        return LostDigits(*ends, 0, 0, 1.0) if is_wrapped else None
+    size = max(abs(low), abs(high))
+    if not 0 < high - low < NEAR * size:
+        return None
+    distinct, left = len(np.unique(_without_noise(column))), len(np.unique(made))
+    if distinct < LEAST_DISTINCT or left >= KEPT_SHARE * distinct:
+        return None
+    return LostDigits(*ends, distinct, left, float(jnp.finfo(to).eps) * 2.0 ** np.floor(np.log2(size)))
+
+
+def _without_noise(column: np.ndarray) -> np.ndarray:
+    parts, exponents = np.frexp(column.astype(np.float64))
+    return np.ldexp(np.round(parts * 2.0**NOISE_BITS), exponents - NOISE_BITS)
+
+
+LOOKED_AT = 3
+"""Arrays of one line and shape."""
+
+
+class LostDigitsNotes:
+    """Adds "rounded" to a log for each line at which numbers were lost on their way to a device."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._times = Counter[tuple[str, str]]()
+        self._told = set[str]()
+
+    def note_put(self, given: Any, found: Any) -> None:
+        """Takes what `jax.device_put`, `jnp.asarray` or `jnp.array` was given, and what it made."""
+        made = jax.tree.leaves(found)
+        leaves = jax.tree.leaves(given) if len(made) > 1 or isinstance(given, Mapping) else [given]
+        if len(leaves) == len(made):
+            self._note(user_line(), ((one, to.dtype) for one, to in zip(leaves, made, strict=True) if _is_numbers(one)))
+
+    def note_call(self, leaves: Sequence[Any], where: str | None) -> None:
+        """Takes the arguments of a call before it runs."""
+        self._note(where, ((leaf, jnp.result_type(leaf)) for leaf in leaves if isinstance(leaf, np.ndarray)))
+
+    def _note(self, where: str | None, arrays: Iterable[tuple[Any, Any]]) -> None:
+        for given, dtype in arrays:
+            kind = where or "", str(np.shape(given))
+            self._times[kind] += 1
+            is_new = where and where not in self._told and self._times[kind] <= LOOKED_AT
+            if is_new and (lost := find_lost_digits(given, dtype)):
+                self._told.add(kind[0])
+                self._log.add(Event("rounded", "", kind[0], note=lost))
+
+
+def _is_numbers(given: Any) -> bool:
+    """Is it an array of NumPy, or a list of Python's numbers, whose first is looked at?"""
+    return isinstance(innermost(given), np.ndarray | np.generic | int | float)
+
+
+def innermost(given: Any) -> Any:
+    """The first number of a list, or of the first of its lists; anything else is what it is."""
+    while isinstance(given, list | tuple) and given:
+        given = given[0]
+    return given

@@ -9,11 +9,14 @@ debugger, which marks frames itself, entered calls are not seen.
 
 from __future__ import annotations
 
+import dis
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import combinations, pairwise
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -282,3 +285,471 @@ def _enter(frame: FrameType, inner: FrameType, is_through_package: bool, log: Lo
     log.entered.append(CallSite(frame.f_code, frame.f_lasti, inner.f_code, is_through_package))
     inner.f_trace = _Mark(len(log.entered) - 1, log)
     return len(log.entered) - 1
+
+
+# ---- questions -------------------------------------------------------------------------------------------------------
+#
+# What stays the same from call to call, what comes back, what needs what, what waits.
+#
+# The functions that send eager operations, and could be jitted as a whole, send many operations in each of many calls,
+# and jit can take them unchanged. Such a function calls nothing that is jitted, does not branch on a value that it has
+# read, and stores nothing outside itself. If functions call one another, the outermost one counts. The exception is a
+# function that does little more than call another one in a long loop.
+
+
+WARM_UP = 2
+"""Waits of a line that are not timed: the program can still be compiling its steps."""
+NO_STEP = 0.03
+"""Two waits at a line with less than this share of the first wait between them are one wait: no step is that short."""
+READ_S = 2e-5
+"""A value that is there already is read in 2 to 6 µs on a core of a cloud machine, while reads are watched."""
+
+
+# ---- calls ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class CallLine:
+    """Calls of one function from one line."""
+
+    log: Log
+    function: int
+    where: str
+    events: Sequence[Event]
+    depths: Mapping[int, int]
+    """By the `id` of each event: how many calls in a row its arguments came from."""
+    rows: Mapping[int, int]
+    """The same, counting calls of the same function only."""
+
+    @property
+    def name(self) -> str:
+        return self.events[0].by
+
+    @property
+    def count(self) -> int:
+        return len(self.events)
+
+    @property
+    def by_package(self) -> int:
+        """Calls that a package makes by itself."""
+        return sum(event.caller == "package" for event in self.events)
+
+    @property
+    def handed(self) -> int:
+        """Calls by a function of yours that a package calls."""
+        return sum(event.caller == "handed" for event in self.events)
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Do most calls need the result of another call?"""
+        return self.in_turn > 1 and self.count < 8 * self.in_turn
+
+    @cached_property
+    def in_turn(self) -> int:
+        """How many calls could not start before another call had returned: the longest chain, or the number of levels.
+
+        A model that is evaluated after each step has as many levels as there are steps.
+        """
+        longest = max((self.rows.get(id(event), 0) for event in self.events), default=0) + 1
+        return max(longest, len({self.depths.get(id(event), 0) for event in self.events}))
+
+    @cached_property
+    def fresh_bytes(self) -> int:
+        """The largest total of arguments that differ from the call before."""
+        fresh = (set(new.reads) - (set(old.reads) - {0}) for old, new in pairwise(self.events))
+        return max((sum(self.log.arrays.get(one, NO_ARRAY).size_bytes for one in each) for each in fresh), default=0)
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the first call to the last."""
+        return self.events[-1].ended - self.events[0].at
+
+    @cached_property
+    def numpy(self) -> list[tuple[str, int, int]]:
+        """NumPy arrays among the arguments: (name, how often, how often the same object as in the call before)."""
+        found: list[tuple[str, int, int]] = []
+        names = self.log.functions[self.function].names
+        for i, name in enumerate(names):
+            ids = [event.reads[i] for event in self.events if i < len(event.reads)]
+            known = [(one, self.log.arrays.get(one, NO_ARRAY)) for one in ids]
+            given = [one for one, facts in known if facts is not NO_ARRAY and facts.sharding is None]
+            if given:
+                found.append((name, len(given), sum(a == b for a, b in pairwise(given))))
+        return found
+
+
+def call_lines(log: Log) -> list[CallLine]:
+    """The line that calls most often first."""
+    depths, rows = _depths(log)
+    groups = grouped(log.of("call"), lambda event: (event.function, event.where))
+    lines = [CallLine(log, f, where, events, depths, rows) for (f, where), events in groups.items() if f]
+    return sorted(lines, key=lambda line: -line.count)
+
+
+def _depths(log: Log) -> tuple[dict[int, int], dict[int, int]]:
+    """Counts the calls in a row that the arguments of each call came from: calls of any function, and of the same
+    one."""
+    behind: dict[int, Mapping[int, int]] = {}
+    depths, rows = dict[int, int](), dict[int, int]()
+    for event in log.of("call", "operation"):
+        sources = {id(one): one for serial in event.reads if (one := behind.get(serial))}.values()
+        found = dict[int, int]()
+        for function, n in (pair for source in sources for pair in source.items()):
+            found[function] = max(n, found.get(function, 0))
+        if event.kind == "call":
+            depths[id(event)] = max(found.values(), default=0)
+            rows[id(event)] = found.get(event.function, 0)
+            found[event.function] = found.get(event.function, 0) + 1
+        # A result that is an argument, as flax.nnx hands weights on, comes of no call.
+        given = set(event.reads)
+        behind.update(dict.fromkeys((one for one in event.makes if one and one not in given), found) if found else {})
+    return depths, rows
+
+
+def pairs_of(log: Log, function: int) -> Iterator[tuple[Event, Event, int]]:
+    """Each call of a function and the next one, with the position of the next one in the log; not across a pause."""
+    last: Event | None = None
+    for i, event in enumerate(log.events):
+        if event.kind == "window":
+            last = None
+        elif event.kind == "call" and event.function == function:
+            if last is not None and len(last.reads) == len(event.reads):
+                yield last, event, i
+            last = event
+
+
+class Carried(NamedTuple):
+    """The results of a function that are its arguments at each next call, as the carry of a loop is."""
+
+    calls: int = 0
+    positions: tuple[tuple[int, int], ...] = ()
+    """(argument, result), flat."""
+
+
+NOTHING_CARRIED = Carried()
+
+
+@dataclass(frozen=True)
+class FunctionUse:
+    """How a program uses one function. Empty for a function that no program was seen to call."""
+
+    held: frozenset[int] = frozenset()
+    """Arguments, flat, that the program still had at each next call: it could not have donated them."""
+    repeated: frozenset[int] = frozenset()
+    """Arguments that were the same object or number at each of three calls or more."""
+    carried: Carried = NOTHING_CARRIED
+    called_at: str = ""
+    """The line that calls it most often."""
+    wide_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Lines of the program that make float64 arrays without asking for them, by what they make."""
+
+
+def use_of(log: Log, function: int) -> FunctionUse:
+    held: set[int] | None = None
+    repeated: set[int] | None = None
+    carried: set[tuple[int, int]] | None = None
+    n = 0
+    for old, new, at in pairs_of(log, function):
+        n += 1
+        held = _meet(held, {i for i, one in enumerate(old.reads) if _is_alive(log, one, at)})
+        repeated = _meet(
+            repeated, {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0}
+        )
+        made = {one: j for j, one in enumerate(old.makes) if one}
+        carried = _meet(carried, {(i, made[one]) for i, one in enumerate(new.reads) if one in made})
+    wide = grouped(log.of("wide"), lambda event: event.by)
+    return FunctionUse(
+        frozenset(held or ()),
+        frozenset(repeated or ()) if n > 1 else frozenset(),
+        Carried(n, tuple(sorted(carried or ()))),
+        most_common([event.where for event in log.of("call") if event.function == function]),
+        {spec: tuple(sorted({event.where for event in one})) for spec, one in wide.items()},
+    )
+
+
+def _meet(before: set[T] | None, now: set[T]) -> set[T]:
+    return now if before is None else before & now
+
+
+def _is_alive(log: Log, serial: int, at: int) -> bool:
+    is_array = log.arrays.get(serial, NO_ARRAY).sharding is not None  # NumPy arrays are never taken over
+    return is_array and log.died.get(serial, at + 1) > at
+
+
+# ---- waits ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class WaitLine:
+    """A line that waits for the device."""
+
+    where: str
+    by: str
+    count: int = 0
+    waited_s: float = 0.0
+    steps: int = 0
+    """Waits after `WARM_UP` that follow another one at this line. The rest is about these."""
+    between_s: float = 0.0
+    """The time of the host after each wait, until the next one of its thread at any line."""
+    gain_s: float = 0.0
+    """The shorter one of each wait and the work of the host after it: no more than that can overlap."""
+    stepped_s: float = 0.0
+    """From the end of each wait to the end of the next at this line."""
+    ended: dict[int, float] = field(default_factory=dict[int, float], repr=False)
+    caller: str = "user"
+
+
+@dataclass
+class _LastWait:
+    line: WaitLine
+    waited_s: float
+    ended: float
+    is_followed: bool = False
+    """Has a call been made since?"""
+
+
+def wait_lines(log: Log, kind: Any) -> list[WaitLine]:
+    """Lines that wait by name ("wait"), or that read values ("read"); the one that could gain most first.
+
+    Only reads come with the calls between them, for both are seen in the same windows.
+    """
+    lines: dict[tuple[str, str], WaitLine] = {}
+    last: dict[int, _LastWait] = {}
+    for event in log.of(kind, "call", "window"):
+        before = last.get(event.thread)
+        if event.kind == "window":
+            # What was not seen is no step.
+            last.clear()
+            for line in lines.values():
+                line.ended.clear()
+        elif event.kind == "call":
+            if before is not None:
+                before.is_followed = True
+        elif event.where:
+            line = lines.setdefault((event.where, event.by), WaitLine(event.where, event.by, caller=event.caller))
+            _add_wait(line, event, before, last, is_with_calls=kind == "read")
+    return sorted(lines.values(), key=lambda line: -line.gain_s)
+
+
+def _add_wait(
+    line: WaitLine, event: Event, before: _LastWait | None, last: dict[int, _LastWait], *, is_with_calls: bool
+) -> None:
+    waited_s, thread = event.elapsed_s, event.thread
+    if before is not None and before.line is line:
+        is_unfollowed = is_with_calls and not before.is_followed
+        if is_unfollowed or event.at - before.ended < NO_STEP * before.waited_s:
+            # The next element of the same result.
+            before.waited_s += waited_s
+            line.waited_s += waited_s
+            line.stepped_s += event.ended - before.ended if line.steps else 0.0
+            before.ended = line.ended[thread] = event.ended
+            return
+    line.count += 1
+    line.waited_s += waited_s
+    if before is not None and before.line is not line and waited_s < min(READ_S, before.waited_s / 2):
+        return  # another result of the call that has been waited for, at a line of its own
+    if before is not None and before.line.count > WARM_UP:
+        before.line.between_s += event.at - before.ended
+        before.line.gain_s += min(before.waited_s, event.at - before.ended)
+    if thread in line.ended and line.count > WARM_UP + 1:
+        line.steps += 1
+        line.stepped_s += event.ended - line.ended[thread]
+    line.ended[thread] = event.ended
+    last[thread] = _LastWait(line, waited_s, event.ended)
+
+
+# ---- keys -------------------------------------------------------------------------------------------------------
+
+
+def keys_used_twice(log: Log) -> list[list[Event]]:
+    """The uses of each random key that your code uses more than once, outside of jit."""
+    groups = grouped(log.of("draw"), lambda event: event.reads)
+    uses = [events for reads, events in groups.items() if reads and len(events) > 1]
+    return [events for events in uses if not _is_one_call_of_package(events)]
+
+
+def _is_one_call_of_package(events: Sequence[Event]) -> bool:
+    """No line of yours can change how a package uses a key inside one call that got the key once."""
+    # The last entry of a path is the call that your line makes.
+    shared = set.intersection(*(set(event.path) for event in events))
+    return all(event.caller == "package" for event in events) and any(e.path[-1] in shared for e in events if e.path)
+
+
+# ---- the host between calls -------------------------------------------------------------------------------------
+
+
+@dataclass
+class HostLine:
+    """The time before the calls of one line."""
+
+    where: str
+    count: int = 0
+    elapsed_s: float = 0.0
+    """Since the call before, at whatever line."""
+    stacks: Counter[tuple[str, ...]] = field(default_factory=Counter[tuple[str, ...]])
+    """Seconds at lines of your code, outermost first."""
+
+    @property
+    def host_s(self) -> float:
+        return sum(self.stacks.values())
+
+
+def host_lines(log: Log, main_thread: int | None) -> list[HostLine]:
+    lines: dict[str, HostLine] = {}
+    waiting: Counter[tuple[str, ...]] = Counter()
+    before: float | None = None
+    for event in log.of("sample", "call", "window"):
+        if event.kind == "sample":
+            waiting[event.note[0]] += event.note[1]
+        elif event.kind == "window":
+            waiting, before = Counter(), None
+        elif event.thread == main_thread and event.where:
+            line = lines.setdefault(event.where, HostLine(event.where))
+            line.count += 1
+            # The first call of a line comes after what has set the program up.
+            if line.count > 1 and before is not None:
+                line.elapsed_s += event.at - before
+                line.stacks.update(waiting)
+            waiting, before = Counter(), event.at
+    return list(lines.values())
+
+
+# ---- functions that send eager operations -----------------------------------------------------------------------
+
+OFTEN_ENTERED = 5
+"""Calls of a function: then it is called in a loop."""
+LEAST_EACH, MOST_EACH = 10, 5000
+"""Operations in each call. Fewer are named by their lines; a program of more would take minutes to compile."""
+NEARLY_ALL, LONG_LOOP = 0.8, 20
+"""A function that sends this share of another one's operations, and is called this often by each call of it."""
+MANY_IN_PACKAGE = 1000
+"""Operations of your function that a package calls: fewer it may send to find out what the function is like."""
+MAKES_OBJECTS = ("__init__", "__new__", "__post_init__", "setup")
+"""Methods that may store attributes: of a new object."""
+
+
+@dataclass
+class EagerFunction:
+    """A function that is called at one place, and sends operations."""
+
+    site: CallSite
+    calls: set[int] = field(default_factory=set[int])
+    """Positions in `Log.entered`."""
+    lines: Counter[str] = field(default_factory=Counter[str])
+    """Operations by line."""
+    jitted: int = 0
+    """Calls of jitted functions inside of it."""
+    reads: list[str] = field(default_factory=list[str])
+    """Lines inside of it that read a value."""
+    acts_on_values: bool = False
+    """It sends operations after it has read a value, and they can depend on that value."""
+
+    @property
+    def operations(self) -> int:
+        return self.lines.total()
+
+    @property
+    def each(self) -> int:
+        """Operations in each call."""
+        return round(self.operations / max(1, len(self.calls)))
+
+    @property
+    def where(self) -> str:
+        """The place that calls it."""
+        return place(self.site.code.co_filename, self.span[0] or self.site.code.co_firstlineno)
+
+    @property
+    def span(self) -> tuple[int, int, int, int]:
+        """First and last line, first and last column of the call; zeros if Python does not tell."""
+        positions = list(self.site.code.co_positions())
+        at = self.site.instruction // 2
+        first, last, begin, end = positions[at] if at < len(positions) else (0, 0, 0, 0)
+        return first or 0, last or 0, begin or 0, end or 0
+
+    @property
+    def name(self) -> str:
+        return self.site.callee.co_qualname.replace("<locals>.", "")
+
+    @property
+    def defined(self) -> str:
+        return place(self.site.callee.co_filename, self.site.callee.co_firstlineno)
+
+    @property
+    def is_users(self) -> bool:
+        return owner_of(self.site.callee.co_filename) == "user"
+
+    @property
+    def stores(self) -> bool:
+        """Does it store attributes or global variables, which a jitted function must not?"""
+        code = self.site.callee
+        return self.is_users and code.co_name not in MAKES_OBJECTS and _stores(code)
+
+
+@cache
+def _stores(code: CodeType) -> bool:
+    return any(step.opname in ("STORE_ATTR", "STORE_GLOBAL") for step in dis.get_instructions(code))
+
+
+def functions_to_jit(log: Log, operations: Sequence[Event], least: int) -> list[EagerFunction]:
+    """Functions that send at least this many operations, most first."""
+    found = _entered(log, operations)
+    storing = _storing(log, found, operations)
+    able = {site for site, one in found.items() if _is_able(one, least) and site not in storing}
+    chosen: dict[CallSite, EagerFunction] = {}
+    nested = {pair for path in {_sites(log, event) for event in operations} for pair in combinations(path, 2)}
+    loops = {outer for outer, inner in nested if inner in able and _is_loop_over(found[outer], found[inner])}
+    for event in operations:
+        site = next((one for one in _sites(log, event) if one in able and one not in loops), None)
+        if site is not None:
+            one = chosen.setdefault(site, EagerFunction(site, found[site].calls, reads=found[site].reads))
+            one.lines[event.where] += 1
+    return sorted((one for one in chosen.values() if one.operations >= least), key=lambda one: -one.operations)
+
+
+def _sites(log: Log, event: Event) -> tuple[CallSite, ...]:
+    return tuple(dict.fromkeys(log.entered[entry] for entry in event.path))
+
+
+def _entered(log: Log, operations: Iterable[Event]) -> Mapping[CallSite, EagerFunction]:
+    found: dict[CallSite, EagerFunction] = {}
+    counted, read_by = set(map(id, operations)), defaultdict[int, str](str)
+    for event in log.of("operation", "call", "read", "wait"):
+        for entry in event.path:
+            site = log.entered[entry]
+            one = found.setdefault(site, EagerFunction(site))
+            if event.kind == "call":
+                one.jitted += event.caller != "package"
+            elif event.kind != "operation":
+                read_by[entry] = event.where
+                one.reads.append(event.where)
+            elif id(event) in counted:
+                one.calls.add(entry)
+                one.acts_on_values |= entry in read_by
+        if event.kind == "operation" and id(event) in counted:
+            for site in _sites(log, event):
+                found[site].lines[event.where] += 1
+    return found
+
+
+def _storing(log: Log, found: Mapping[CallSite, EagerFunction], operations: Iterable[Event]) -> set[CallSite]:
+    """Functions that store, or call one that does."""
+    storing = set[CallSite]()
+    for path in {_sites(log, event) for event in operations}:
+        last = max((i for i, site in enumerate(path) if found[site].stores), default=-1)
+        storing.update(path[: last + 1])
+    return storing
+
+
+def _is_able(one: EagerFunction, least: int) -> bool:
+    n = len(one.calls)
+    return (
+        n >= OFTEN_ENTERED
+        and LEAST_EACH <= one.operations / n <= MOST_EACH
+        and one.operations >= (MANY_IN_PACKAGE if one.site.is_through_package else least)
+        and not (one.jitted or one.acts_on_values)
+    )
+
+
+def _is_loop_over(outer: EagerFunction, inner: EagerFunction) -> bool:
+    is_long = len(inner.calls) >= LONG_LOOP * len(outer.calls)
+    return is_long and inner.operations >= NEARLY_ALL * outer.operations

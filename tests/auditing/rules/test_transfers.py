@@ -1,0 +1,134 @@
+"""Rules about host and device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax_versions import shows_calls
+
+# ---- numpy-inputs ----------------------------------------------------------------------------------------------------
+
+KEY = jax.random.key(0)
+
+
+def total(a: Any) -> Any:
+    return a.sum()
+
+
+def test_an_array_of_numpy_is_named_with_its_bytes_and_the_measured_gain(ask_about: Any, result_of: Any) -> None:
+    given = np.random.default_rng(0).random((64, 1024))
+
+    answered = ask_about("numpy-inputs", total, given, ratio=0.5)
+
+    assert answered.one.title == "1 NumPy array of 512 KiB among its inputs"
+    assert answered.one.seen[:2] == (
+        "args[0] is a NumPy f64[64,1024], 512 KiB",
+        "converted to 32 bits in each call: args[0]",
+    )
+    assert answered.one.gain == "measured: 1.00 ms → 500 µs per call (2.00×, 1.96 – 2.04)"
+    assert answered.one.gain_s == 0.5e-3
+    ((host, device),) = answered.pairs
+    np.testing.assert_array_equal(result_of(host), result_of(device))
+    assert isinstance(host.fn.made[1][0], np.ndarray)
+    assert isinstance(device.fn.made[1][0], jax.Array)
+
+
+def test_where_no_difference_is_measured_it_is_only_an_info(ask_about: Any) -> None:
+    answered = ask_about("numpy-inputs", total, np.ones(4, "f4"), ratio=1.0)
+
+    assert (answered.one.severity, answered.one.gain) == ("info", None)
+    assert "inputs on the device: as fast as before" in answered.one.seen
+
+
+def test_without_time_the_gain_is_not_guessed(ask_about: Any) -> None:
+    answered = ask_about("numpy-inputs", total, np.ones(4, "f4"))
+
+    assert answered.one.gain is None
+    assert "gain not measured, because the 0 s" in answered.one.seen[-1]
+
+
+def test_arrays_on_the_device_are_fine(ask_about: Any) -> None:
+    assert ask_about("numpy-inputs", total, jnp.ones(4)).outcome == "fine"
+
+
+def test_specs_are_no_arrays_of_the_callers(ask_about: Any) -> None:
+    assert ask_about("numpy-inputs", total, "f32[4]").outcome == "not applicable"
+
+
+# ---- implicit-transfers ----------------------------------------------------------------------------------------------
+
+
+def reads_back(a: Any) -> Any:
+    return a * float(a.sum())
+
+
+def sends(a: Any) -> Any:
+    return a + np.ones(100, "f4") if a.sum() > -1e9 else a
+
+
+def compiles(a: Any) -> Any:
+    return a + np.ones(100, "f4") * np.float32(2)
+
+
+def stays(a: Any) -> Any:
+    return a * 2
+
+
+def test_the_line_that_reads_a_result_back_is_named_with_what_the_host_spent(ask_about: Any) -> None:
+    finding = ask_about("implicit-transfers", reads_back, "f32[100]").one
+
+    assert finding.title == "reads f32[] back by __float__"
+    file, line = finding.where
+    assert (Path(file).resolve(), line) == (Path(__file__), reads_back.__code__.co_firstlineno + 1)
+    assert finding.gain.startswith("estimated: at most ")
+    assert finding.gain_s > 0
+
+
+@shows_calls
+def test_the_line_that_sends_an_array_is_named(ask_about: Any) -> None:
+    reads, finding = ask_about("implicit-transfers", sends, "f32[100]").findings
+
+    assert reads.title == "reads bool[] back by __bool__"
+    assert finding.title == "sends NumPy f32[100] to the device for add"
+    assert finding.seen[0] == "1 × in one call, 400 B together"
+
+
+def test_constants_of_what_compiles_are_part_of_the_program(ask_about: Any) -> None:
+    assert ask_about("implicit-transfers", compiles, "f32[100]").outcome == "fine"
+
+
+def test_what_is_read_while_it_compiles_is_no_part_of_a_call(ask_about: Any) -> None:
+    weights = jnp.ones((4, 4))
+    inner = jax.jit(lambda a: a @ weights)
+
+    finding = ask_about("implicit-transfers", lambda a: inner(a) if a.sum() > -1e9 else a, "f32[4]").one
+
+    assert finding.title == "reads bool[] back by __bool__"
+
+
+def test_a_function_whose_data_stay_is_fine(ask_about: Any) -> None:
+    assert ask_about("implicit-transfers", stays, "f32[100]").outcome == "fine"
+
+
+def test_a_function_that_fails_when_called_was_not_checked(ask_about: Any) -> None:
+    def fails(a: Any) -> Any:
+        raise ValueError("no")
+
+    answered = ask_about("implicit-transfers", fails, "f32[4]")
+
+    assert (answered.outcome, answered.why.startswith("calling it fails: ValueError: no")) == ("not checked", True)
+
+
+# ---- rounded-inputs --------------------------------------------------------------------------------------------------
+
+DATES = 2459580.5 + np.linspace(0, 60, 1440)
+
+
+def test_inputs_of_a_function_are_looked_at(ask_about: Any) -> None:
+    assert ask_about("rounded-inputs", jnp.sum, DATES).one.title == "1440 different numbers in f64 are 241 in f32"
+    assert ask_about("rounded-inputs", jnp.sum, DATES - DATES[0]).outcome == "fine"
+    assert ask_about("rounded-inputs", jnp.sum, jnp.ones(3)).outcome == "not applicable"
