@@ -36,7 +36,7 @@ def known(row: VariantRow | None = None, **answers: Any) -> Known:
 
 
 def answer(item: Item, what: Known) -> tuple[str, str]:
-    return item.answer(what, item)
+    return item.answer(what)
 
 
 def of_rules(*rules: str) -> Item:

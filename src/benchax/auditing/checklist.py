@@ -97,7 +97,7 @@ def walk_checklist(
     except NotMeasured as error:
         why_untried = error.problem
     known = Known(evidence, answers, tried, why_untried)
-    ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
+    ticks = tuple(Tick(item.section, item.text, *item.answer(known), item.by) for item in ITEMS)
     found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
     return found, evidence.trial("compiled")
 
@@ -144,13 +144,22 @@ class Item:
 
     section: str
     text: str
-    answer: Callable[[Known, Item], Said]
+    find: Callable[[Known, Item], Said]
     rules: tuple[str, ...] = ()
     variant: str = ""
 
     @property
     def by(self) -> tuple[str, ...]:
         return (*self.rules, *([self.variant] if self.variant else []))
+
+    def answer(self, known: Known) -> Said:
+        """(answer, why)"""
+        try:
+            return self.find(known, self)
+        except BenchaxError as error:
+            return "not checked", error.problem
+        except Exception as error:  # of the user's function
+            return "not checked", diagnose(error, self.text).message
 
 
 def _by_rules(known: Known, item: Item) -> Said:
@@ -197,24 +206,10 @@ def _of_row(row: VariantRow) -> Said:
     return "yes", f"{name}tried, nothing to be gained: {row.sentence}"
 
 
-def _by_measurement(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Said]:
-    """Answers by a measurement, or gives the reason why there is no measurement."""
-
-    def answer_item(known: Known, item: Item) -> Said:
-        try:
-            return answer(known.evidence)
-        except BenchaxError as error:
-            return "not checked", error.problem
-        except Exception as error:  # of the user's function
-            return "not checked", diagnose(error, item.text).message
-
-    return answer_item
-
-
 def _check_jitted(known: Known, item: Item) -> Said:
     # Whether it pays has to be decided for a tick; undecided, the line has the reason.
     if known.evidence.is_jitted and known.answers["trivial-jit"][1].outcome == "fine":
-        return _by_measurement(lambda e: ("yes", f"jitted; a call takes {_per_call(e)}"))(known, item)
+        return "yes", f"jitted; a call takes {_per_call(known.evidence)}"
     return _by_rules(known, item)
 
 
@@ -222,22 +217,22 @@ def _per_call(e: Evidence) -> str:
     return seconds(e.measurement.median_s)
 
 
-def _memory(e: Evidence) -> Said:
-    memory = e.measurement.memory
+def _memory(known: Known, item: Item) -> Said:
+    memory = known.evidence.measurement.memory
     parts = [("planned peak", memory.predicted_peak_bytes), ("temporaries", memory.temp_bytes)]
     parts += [("observed rise during a call", memory.compiled_rise_bytes)]
-    known = [f"{what} {size(number)}" for what, number in parts if number is not None]
-    return ("yes", f"measured just now: {', '.join(known)}") if known else ("not checked", "there is no number of it")
+    told = [f"{what} {size(number)}" for what, number in parts if number is not None]
+    return ("yes", f"measured just now: {', '.join(told)}") if told else ("not checked", "there is no number of it")
 
 
-def _check_profile(e: Evidence) -> Said:
-    build_s = e.measurement.stages.build_s
+def _check_profile(known: Known, item: Item) -> Said:
+    build_s = known.evidence.measurement.stages.build_s
     built = f", building it {seconds(build_s)}" if build_s is not None else ""
-    return "yes", f"measured just now: a call takes {_per_call(e)}{built}"
+    return "yes", f"measured just now: a call takes {_per_call(known.evidence)}{built}"
 
 
-def _parameters(e: Evidence) -> Said:
-    floats = [leaf for leaf in e.inputs.data if is_float(leaf)]
+def _parameters(known: Known, item: Item) -> Said:
+    floats = [leaf for leaf in known.evidence.inputs.data if is_float(leaf)]
     if not floats:
         return "not applicable", "no input is a float array"
     low = [leaf for leaf in floats if leaf.dtype.itemsize < 4]
@@ -292,18 +287,18 @@ ITEMS = (
     Item(VECTORIZATION, "Batch large enough", _by_rules, ("small-batch",)),
     Item(MEMORY, "Rematerialise in large models", _by_variant, variant="remat"),
     Item(MEMORY, "Donate buffers", _by_rules, ("donation-possible", "donation-unused")),
-    Item(MEMORY, "Profile memory", _by_measurement(_memory)),
+    Item(MEMORY, "Profile memory", _memory),
     Item(MEMORY, "Accumulate gradients of large batches", _by_variant, variant="accumulate-gradients"),
     Item(PRECISION, "Compute in bf16 or fp16", _by_variant, variant="bf16"),
-    Item(PRECISION, "Keep parameters in fp32", _by_measurement(_parameters)),
+    Item(PRECISION, "Keep parameters in fp32", _parameters),
     Item(PRECISION, "Test numerical stability", _stable),
     Item(DEVICES, "Shard over the devices", _devices, ("mesh-mismatch",)),
     Item(DEVICES, "Profile the communication", _devices, ("collectives-dominate",)),
     Item(DEVICES, "Fit the mesh to the devices", _devices, ("mesh-mismatch",)),
     Item(DEVICES, "Pipeline huge models", _devices),
-    Item(PROFILING, "Profile before optimising", _by_measurement(_check_profile)),
+    Item(PROFILING, "Profile before optimising", _check_profile),
     Item(PROFILING, "Take traces with jax.profiler", _by_rules, ("profile-missing",)),
     Item(PROFILING, "Check for recompilation", _by_rules, ("recompile-hot-spot",)),
-    Item(PROFILING, "Monitor memory", _by_measurement(_memory)),
+    Item(PROFILING, "Monitor memory", _memory),
     Item(PROFILING, "Validate speedups with benchmarks", _check_comparisons),
 )

@@ -145,12 +145,9 @@ def def_of(tree: ast.AST | None, first_line: int) -> Function | None:
 
 def call_at(tree: ast.AST | None, span: Sequence[int]) -> ast.Call | None:
     """The call from one line and column to another: (first line, last line, first column, last column)."""
-    nodes = ast.walk(tree) if tree is not None else ()
-    return next((node for node in nodes if isinstance(node, ast.Call) and _span(node) == tuple(span)), None)
-
-
-def _span(node: ast.Call) -> tuple[int, int | None, int, int | None]:
-    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
+    spans = ((node, (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)) for node in found)
+    return next((node for node, its in spans if its == tuple(span)), None)
 
 
 def scopes_around(tree: ast.AST, line: int) -> list[Function]:

@@ -311,10 +311,8 @@ class RecordedFunction:
     compile_s: float
     jaxpr: Any = None
     """The closed jaxpr that JAX traced; None if it could not be seen."""
-    is_wrapped: bool = False
-    """A library is between your function and `jax.jit`, as `flax.nnx.jit`."""
     user: Any = None
-    """Your own function, under a library's wrapper."""
+    """Your own function, under a library's wrapper, as `flax.nnx.jit`; None without one."""
     inputs: tuple[Any, ...] = ()
     """Copies of the jaxpr's inputs, None for large ones; empty if the arguments are not its inputs one by one."""
     input_names: tuple[str, ...] = ()
@@ -345,7 +343,7 @@ class RecordedFunction:
         # By its name, for the class is private: the caller leaves the sharding to JAX. nnx gives None.
         if any(one is not None and type(one).__name__ != "UnspecifiedValue" for one in given):
             return "its jax.jit was given shardings"
-        if self.is_wrapped and hasattr(self.fun, "ctxtag"):
+        if self.user is not None and hasattr(self.fun, "ctxtag"):
             return "flax.nnx traces it only within its own call"
         return "its jax.jit was given compiler options" if self._setting("compiler_options_kvs") else ""
 
@@ -449,7 +447,6 @@ class FunctionRecorder:
             call.settings,
             compile_s,
             jaxpr,
-            call.user is not None,
             call.user.fun if call.user else None,
             copy_inputs(call, static, jaxpr, rest_bytes),
             name_inputs(call, static),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,22 +65,14 @@ WHOLE_TIMES = 8
 """How often a whole array is compared: afterwards, a sample has to do."""
 
 
-class PutPlace(NamedTuple):
-    """Where an array is put on a device."""
-
-    instruction: int
-    """Distinguishes the calls of one line, which can put several arrays there."""
-    leaf: int
-    """Position among the arrays of the call."""
-    what: str
-    """The spec: f32[8,128]."""
-
-
 @dataclass
 class PutNote:
     """The argument of a "put", and where it came from."""
 
-    place: PutPlace
+    what: str
+    """The spec: f32[8,128]."""
+    place: tuple[int, int]
+    """The instruction, as one line can make several calls; and the position among the arrays of the call."""
     is_repeat: bool
     """Has it the contents of the put before, at the same place?"""
     is_new_object: bool
@@ -97,7 +89,7 @@ class HostHooks:
         self.log = log
         self.sees_methods = True
         self._lost = LostDigitsNotes(log)
-        self._contents: dict[tuple[str, str, PutPlace], PutContents] = {}
+        self._contents: dict[Any, PutContents] = {}
         self._busy = threading.local()
         self._undo = contextlib.ExitStack()
         for owner, name in PUTS:
@@ -182,10 +174,10 @@ class HostHooks:
             return
         stack = look(sys._getframe(1), self.log)
         for i in large if stack.where else ():
-            place = PutPlace(stack.instruction, i, spec_of(leaves[i]))
-            note = PutNote(place, False, False, getattr(leaves[i], "sharding", None), made[i].sharding)
+            what, place = spec_of(leaves[i]), (stack.instruction, i)
+            note = PutNote(what, place, False, False, getattr(leaves[i], "sharding", None), made[i].sharding)
             if isinstance(leaves[i], np.ndarray):
-                last = self._contents.setdefault((by, stack.where, place), PutContents())
+                last = self._contents.setdefault((by, stack.where, what, place), PutContents())
                 note.is_new_object = not last.is_of(leaves[i])
                 note.is_repeat = last.repeat(leaves[i])
             each_s = (ended - begun) / len(large)
@@ -331,19 +323,15 @@ class CallWindows:
     def __init__(self, log: Log, functions: FunctionRecorder, most_s: float) -> None:
         self.log, self.functions, self.most_s = log, functions, most_s
         self.transfers = Transfers()
-        self.is_begun = self.is_closed = False
+        self.is_begun = False
         self._lost = LostDigitsNotes(log)
         self._before: Counter[Any] = Counter()
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._ended = threading.Event()
         self._opened = 0.0
         self._running = threading.local()
         self._block = contextlib.ExitStack()
         self._open()
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._opened)
 
     def _open(self) -> None:
         self._opened = perf_counter()
@@ -366,7 +354,7 @@ class CallWindows:
             if not self.is_begun:
                 self.is_begun = True
                 self._opened = perf_counter()
-                self._after(FIRST_SHARE * self.most_s, self._pause)
+                threading.Thread(target=self._take_turns, daemon=True).start()
         log, serial = self.log, self.log.function(fun)
         is_operation = _is_operation(fun)
         stack = look(sys._getframe(1), log)
@@ -417,25 +405,20 @@ class CallWindows:
             event.path, event.size, event.caller = stack.path, transfer.size_bytes, stack.caller
             self.log.add(event)
 
-    def _after(self, wait_s: float, then: Callable[[], None]) -> None:
-        if not self.is_closed:
-            self._timer = threading.Timer(wait_s, then)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _pause(self) -> None:
-        if all(self.log.counts[kind] - self._before[kind] < enough for kind, enough in ENOUGH.items()):
-            self._after(LOOK_AGAIN_S, self._pause)
-            return
-        self._close_window()
-        self._after(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s), self._resume)
-
-    def _resume(self) -> None:
-        with self._lock:
-            if self.is_closed:
-                return
-            self._open()
-            self._after(LATER_SHARE * self.most_s, self._pause)
+    def _take_turns(self) -> None:
+        """Closes the window after its time, if it has seen enough, and opens another one after a pause."""
+        wait_s = FIRST_SHARE * self.most_s
+        while not self._ended.wait(wait_s):
+            seen = self.log.counts - self._before
+            if all(seen[kind] < enough for kind, enough in ENOUGH.items()):
+                wait_s = LOOK_AGAIN_S
+                continue
+            self._close_window()
+            self._ended.wait(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s))
+            with self._lock:
+                if not self._ended.is_set():
+                    self._open()
+            wait_s = LATER_SHARE * self.most_s
 
     def _close_window(self) -> None:
         with self._lock:
@@ -448,9 +431,7 @@ class CallWindows:
 
     def close(self) -> None:
         """Ends watching; calls are as fast as before."""
-        self.is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._ended.set()
         self._close_window()
 
 

@@ -416,7 +416,7 @@ def _put_again(where: str, by: str, events: list[Event]) -> Match:
     last, spent_s = events[-1], sum(event.elapsed_s for event in events)
     old, new = describe_placement(last.note.given), describe_placement(last.note.made)
     return Match(
-        f"{by} places {last.note.place.what} again in each step",
+        f"{by} places {last.note.what} again in each step",
         [
             f"{count(len(events))} times, {size(sum(event.size for event in events))} together",
             f"from {old} to {new}",
@@ -510,9 +510,9 @@ def _puts_everywhere(e: ProgramEvidence) -> Iterable[Match]:
     often = {key: events for key, events in groups.items() if len(events) >= OFTEN}
     if not often:
         raise NotApplicable("a program is audited, and puts no large array on each of several devices again and again")
-    for (where, by, place), events in often.items():
+    for (where, by, *_), events in often.items():
         yield Match(
-            f"{by} gives all of {place.what} to each of {len(events[-1].note.made.device_set)} devices",
+            f"{by} gives all of {events[0].note.what} to each of {len(events[-1].note.made.device_set)} devices",
             [f"{len(events)} times: each device then computes with all of it"],
             'Shard a batch along its first axis, jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))): '
             "weights of data-parallel training have to be everywhere, batches do not.",

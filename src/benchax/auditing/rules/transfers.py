@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -132,15 +132,8 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
 def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
     """(on the device, as they were given): calls without arguments, which make theirs before the first."""
     # Inputs of a case are on the device before any clock starts; what the function holds itself crosses in each call.
-    device, host = (
-        replace(e.case, fn=_Held(e.case, e.seed, on_device), inputs=_nothing, static=(), donate=(), jit=False)
-        for on_device in (True, False)
-    )
-    return device, host
-
-
-def _nothing() -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    return (), {}
+    unfed = replace(e.case, inputs=lambda: ((), {}), static=(), donate=(), jit=False)
+    return replace(unfed, fn=_Held(e.case, e.seed, True)), replace(unfed, fn=_Held(e.case, e.seed, False))
 
 
 class _Held:
@@ -158,12 +151,9 @@ class _Held:
         placed = make_inputs(self.case, self.seed)
         if self.on_device:
             return placed.args, placed.kwargs
-        given = jax.tree.map(_as_given, self.case.inputs(), reveal((placed.args, placed.kwargs)))
+        pairs = self.case.inputs(), reveal((placed.args, placed.kwargs))
+        given = jax.tree.map(lambda given, made: given if isinstance(given, np.ndarray) else made, *pairs)
         return fit(self.case, given, placed.static)
-
-
-def _as_given(given: Any, placed: Any) -> Any:
-    return given if isinstance(given, np.ndarray) else placed
 
 
 # ---- implicit-transfers -----------------------------------------------------------------------------------------
@@ -259,7 +249,7 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
     by_line = grouped(often, lambda events: (events[0].where, events[0].by))
     for (where, by), groups in sorted(by_line.items(), key=lambda one: -sum(_elapsed(g) for g in one[1])):
         groups.sort(key=lambda events: -_bytes(events))
-        what, lost_s = groups[0][0].note.place.what, sum(map(_elapsed, groups))
+        what, lost_s = groups[0][0].note.what, sum(map(_elapsed, groups))
         more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
         wall_s = e.watch.wall_s
         of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
@@ -275,8 +265,8 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
         )
 
 
-def puts_by_place(events: Iterable[Event]) -> dict[tuple[str, str, Any], list[Event]]:
-    return grouped(events, lambda event: (event.where, event.by, event.note.place))
+def puts_by_place(events: Iterable[Event]) -> dict[Any, list[Event]]:
+    return grouped(events, lambda event: (event.where, event.by, event.note.what, event.note.place))
 
 
 def _elapsed(events: Iterable[Event]) -> float:
@@ -290,8 +280,7 @@ def _bytes(events: Iterable[Event]) -> int:
 def _repeated(events: list[Event]) -> str:
     copies = sum(event.note.is_new_object for event in events)
     new = f", {count(copies)} times in a new array" if copies else ""
-    what = events[0].note.place.what
-    same = f"{count(len(events))} times {what} had the contents of the time before, by a sample of it"
+    same = f"{count(len(events))} times {events[0].note.what} had the contents of the time before, by a sample of it"
     return f"{same}{new}: {size(_bytes(events))}"
 
 

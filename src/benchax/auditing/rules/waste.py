@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -97,15 +97,22 @@ def vmapped_convolution(e: Evidence) -> Iterator[Match]:
             continue
         image_axes, kernel_axes, _ = op.params["dimension_numbers"]
         images, kernels = op.reads
-        split = [(images, image_axes[1]), (kernels, kernel_axes[0])]
-        inputs = [jax.ShapeDtypeStruct((groups, *_divide(v.shape, axis, groups)), v.dtype) for v, axis in split]
+        inputs: list[Any] = []
+        for value, cut in ((images, image_axes[1]), (kernels, kernel_axes[0])):
+            shape = (n // groups if axis == cut else n for axis, n in enumerate(value.shape))
+            inputs.append(jax.ShapeDtypeStruct((groups, *shape), value.dtype))
         settings = tuple((name, op.params[name]) for name in CONVOLUTION)
         yield Match(
             f"vmap makes one convolution in {groups} groups",
             [f"{images.spec} by {kernels.spec}: {count(op.work, 'FLOP')}"],
             op=op,
             instead=Instead(
-                "lax.map", "these convolutions", _convolve_at_once, _convolve_in_turn, (*inputs, settings), (2,)
+                "lax.map",
+                "these convolutions",
+                lambda x, k, settings: jax.vmap(_convolution(settings))(x, k),
+                lambda x, k, settings: jax.lax.map(lambda pair: _convolution(settings)(*pair), (x, k)),
+                (*inputs, settings),
+                (2,),
             ),
         )
 
@@ -121,16 +128,8 @@ CONVOLUTION = (
 )
 
 
-def _divide(shape: tuple[int, ...], axis: int, parts: int) -> tuple[int, ...]:
-    return tuple(n // parts if i == axis else n for i, n in enumerate(shape))
-
-
-def _convolve_at_once(images: jax.Array, kernels: jax.Array, settings: Any) -> jax.Array:
-    return jax.vmap(partial(jax.lax.conv_general_dilated, **dict(settings)))(images, kernels)
-
-
-def _convolve_in_turn(images: jax.Array, kernels: jax.Array, settings: Any) -> jax.Array:
-    return jax.lax.map(lambda pair: jax.lax.conv_general_dilated(*pair, **dict(settings)), (images, kernels))
+def _convolution(settings: Any) -> Callable[..., jax.Array]:
+    return partial(jax.lax.conv_general_dilated, **dict(settings))
 
 
 BROADCAST_ELEMENTS = 1 << 20
