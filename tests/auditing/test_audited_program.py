@@ -227,6 +227,27 @@ def test_a_function_that_was_never_jitted_is_found_however_long_compiling_took(t
     assert not any("train.py:20" in text for text in finding.seen)
 
 
+ENDLESS = """
+import jax, jax.numpy as jnp
+
+def settle(x):
+    shrink = lambda x: jax.lax.while_loop(lambda x: x != 0.0, lambda x: x / 2 + 1, x)
+    return jax.lax.cond(x > 0, shrink, jnp.sin, x)
+
+print(jax.jit(jax.vmap(settle))(jnp.ones(4)))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_never_comes_back_from_compiled_code_is_audited_when_its_time_is_up(tmp_path: Path) -> None:
+    found = audited_in(tmp_path, ENDLESS, limit_s=6.0)
+
+    assert found.ended.is_timed_out
+    (finding,) = findings(found, "vmapped-cond")
+    assert finding.where == (str(tmp_path / "train.py"), 5)
+    assert "also runs for rows that take another branch" in finding.title
+
+
 def test_a_program_without_jax_is_not_called_fine(tmp_path: Path) -> None:
     found = audited_in(tmp_path, "print('no jax here')")
 

@@ -291,14 +291,3 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
     assert outcomes["key-reuse"] == "finding"  # of one function, though the other is fine
     assert outcomes["not-jitted"] != "finding"
     assert any("inspected" in remark.message for remark in audit.remarks)
-
-
-def test_a_program_that_was_ended_is_audited_without_its_functions(run: Any) -> None:
-    draw = jitted(lambda key: jax.random.normal(key) + jax.random.uniform(key))
-    with watch("all") as seen:
-        draw(jax.random.key(0))
-    run.end()
-
-    audit = audit_run(ProgramEvidence("", seen, run.log), run.kept, ["key-reuse"], is_read=False)
-
-    assert audit.findings == ()

@@ -266,7 +266,6 @@ def audit_run(
     rules: Sequence[str],
     *,
     is_built: bool = True,
-    is_read: bool = True,
 ) -> Audit:
     """The audit of a program and of its functions.
 
@@ -274,13 +273,10 @@ def audit_run(
         functions: those that were recorded, the longest to compile first.
         rules: ids to ask.
         is_built: may functions be compiled again?
-        is_read: may functions be looked at, at all? Not if the program was ended from outside.
     """
     asked = choose_rules(rules)
     with _silence():
         audit = run_rules(evidence, asked, evidence.command)
-    if not is_read:
-        return audit
     begun = perf_counter()
     if functions and sys.stderr is not None and sys.stderr.isatty():
         # The program has ended, and its terminal would not say what is still being done.

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any, Callable, Optional  # noqa: UP035  # Python 3.7
 
 HERE = Path(__file__).resolve().parent
+PATIENCE_S = 2.0
+"""A call of compiled code that SIGTERM meets may end within this time; `command.py` kills after 10 s."""
 
 
 class Process:
@@ -65,9 +67,26 @@ class Process:
         atexit.register(self.end, "exit")
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self.on_sigterm)
+            self.watch_sigterm()
+
+    def watch_sigterm(self) -> None:
+        """Ends our part from another thread if the main one never comes back from a call of compiled code."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        # Written by the handler in C, whatever the main thread does. Of a child that was forked it would be ours.
+        if signal.set_wakeup_fd(writer) == -1:
+            os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+            threading.Thread(target=self.await_sigterm, args=(reader,), daemon=True).start()
+
+    def await_sigterm(self, reader: int) -> None:
+        while signal.SIGTERM not in os.read(reader, 1):
+            pass
+        time.sleep(PATIENCE_S)
+        if signal.getsignal(signal.SIGTERM) == self.on_sigterm:  # the program has no handler of its own by now
+            self.end("SIGTERM")
 
     def on_sigterm(self, number: int, frame: object) -> None:
-        """Python comes here only between two lines of it: one long call of compiled code is awaited first."""
+        """Python comes here only between two lines of it; `watch_sigterm` is for one long call of compiled code."""
         self.end("SIGTERM")
         # And die of it, as without us: who waits for the program sees how it ended.
         signal.signal(number, signal.SIG_DFL)
