@@ -11,15 +11,17 @@ gets what, and what becomes of a call whose node is lost, is decided by `Dispatc
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from benchax.environment import capture
 from benchax.model import Environment, Failure
 from benchax.units import plural
 from benchax.workers.conversation import Listener
-from benchax.workers.pool import Pool
+from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import CallLimits, Say, task
 
 
@@ -159,6 +161,31 @@ class LocalAgents:
         self._submitted = None
 
 
+@contextmanager
+def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None = None) -> Generator[Agents, None, None]:
+    """Those who make calls; what was started for them has ended afterwards, the pool of this program excepted.
+
+    Args:
+        on: "ray", "HOST:PORT" or "ray://HOST:PORT"; None: the pool of this program.
+        folder: with the users' files, which go to the nodes; default: the working folder.
+        nprocs: ranks of one program that all calls are made in; None: calls are made on one node each.
+
+    Raises:
+        UsageError: no cluster is meant by `on`, or none is there.
+        MissingPackage: Ray is not installed.
+    """
+    if on is None:
+        yield LocalAgents(shared_pool())
+        return
+    folder = folder or Path.cwd()
+    from benchax.clusters.ray_agents import RayAgents, RayGang, open_session  # with Ray, which is imported late
+
+    with open_session(on, folder) as ray:
+        agents = RayAgents(ray, folder) if nprocs is None else RayGang(ray, folder, nprocs)
+        with closing(agents):
+            yield agents
+
+
 @task
 def capture_environment(needed: object, say: Say) -> Environment:
     """Where calls are made, seen from a worker, which has loaded its argument by now."""
@@ -234,11 +261,8 @@ class Dispatcher(Generic[T]):
         self._returned: deque[WorkBatch[T]] = deque()
         self._reserved: dict[str, deque[WorkBatch[T]]] = {}
         self._of_node: dict[str, WorkBatch[T]] = {}
-        self._at_work: dict[str, int] = {}
         self._hosts: Counter[str] = Counter()
-        self._idle: deque[Node] = deque()
-        self._resting: deque[Node] = deque()
-        """Nodes for which there is nothing to do any more, unless another one is lost."""
+        self._idle: list[Node] = []
         self._tickets = 0
         for node in self.nodes:
             self._join(node)
@@ -252,7 +276,7 @@ class Dispatcher(Generic[T]):
         while True:
             self._hand_out()
             # With nobody at work all is done; unless there is no node, and one may join.
-            if not self.running and self._resting:
+            if not self.running and self._idle:
                 return
             events = self.agents.collect(self._tell)
             if not events:
@@ -284,12 +308,10 @@ class Dispatcher(Generic[T]):
 
     def _take_answer(self, answer: CallEnded) -> Iterator[Ended[T]]:
         # Of a node that was given up something may still be heard: its call is made elsewhere.
-        if self._at_work.get(answer.node.id) != answer.ticket:
+        if answer.ticket not in self.running:
             return
-        del self._at_work[answer.node.id]
         item, node = self.running.pop(answer.ticket)
-        if node.id in self._of_node:
-            self._of_node[node.id].losses = 0
+        self._of_node[node.id].losses = 0
         self.done[node.id] += 1
         self._idle.append(node)
         yield Ended(item, node, answer.outcome)
@@ -300,12 +322,9 @@ class Dispatcher(Generic[T]):
             return
         self.lost[node.id] = loss.why
         self._hosts[node.host] -= 1
-        # One that had nothing to do is among the idle.
-        self._idle.extend(self._resting)
-        self._resting.clear()
-        self._idle = deque(other for other in self._idle if other.id != node.id)
-        batch = self._of_node.pop(node.id, None) or WorkBatch(deque())
-        ticket = self._at_work.pop(node.id, None)
+        self._idle = [other for other in self._idle if other.id != node.id]
+        batch = self._of_node.pop(node.id, WorkBatch(deque()))
+        ticket = next((ticket for ticket, (_, other) in self.running.items() if other.id == node.id), None)
         if ticket is not None:
             item, _ = self.running.pop(ticket)
             batch.losses += 1
@@ -313,7 +332,9 @@ class Dispatcher(Generic[T]):
                 batch.items.appendleft(item)
             else:
                 batch.losses = 0
-                yield Ended(item, node, _give_up(loss))
+                text = f"{plural(MOST_LOSSES, 'node')} were lost while it was measured; the last one, {node.label}: "
+                advice = "If it is the function that brings nodes down, limit its memory; then measure it again."
+                yield Ended(item, node, Failure("node_lost", "start", text + loss.why, advice))
         if batch.items:
             self._returned.append(batch)
         if not self._hosts[node.host]:
@@ -323,33 +344,27 @@ class Dispatcher(Generic[T]):
 
     def _hand_out(self) -> None:
         """Each free node gets its next call, as far as there are any."""
-        while self._idle:
-            node = self._idle.popleft()
+        free, self._idle = self._idle, []
+        for node in free:
             if not self._begin_next(node):
-                self._resting.append(node)
+                self._idle.append(node)
 
     def _begin_next(self, node: Node) -> bool:
-        while (batch := self._find_batch(node)) is not None:
+        """Has `node` make its next call; False if there is nothing for it."""
+        while True:
+            batch = self._of_node.get(node.id)
+            if batch is None or not batch.items:
+                batch = self._next_batch(node)
+                if batch is None:
+                    return False
+                self._of_node[node.id] = batch
             item = batch.items.popleft()
             job = self.make_job(item, node)
             if job is not None:
                 self._tickets += 1
                 self.running[self._tickets] = item, node
-                self._at_work[node.id] = self._tickets
                 self.agents.submit(node, self._tickets, job)
                 return True
-        return False
-
-    def _find_batch(self, node: Node) -> WorkBatch[T] | None:
-        """Returns the next batch for `node`; None if there is nothing for it."""
-        batch = self._of_node.get(node.id)
-        if batch is None or not batch.items:
-            self._of_node.pop(node.id, None)
-            batch = self._next_batch(node)
-            if batch is None:
-                return None
-            self._of_node[node.id] = batch
-        return batch
 
     def _next_batch(self, node: Node) -> WorkBatch[T] | None:
         if reserved := self._reserved.get(node.host):
@@ -367,12 +382,3 @@ class Dispatcher(Generic[T]):
     def _tell(self, ticket: int, message: dict[str, Any]) -> None:
         if ticket in self.running:
             self.listen(self.running[ticket][0], message)
-
-
-def _give_up(loss: NodeLost) -> Failure:
-    return Failure(
-        "node_lost",
-        "start",
-        f"{plural(MOST_LOSSES, 'node')} were lost while it was measured; the last one, {loss.node.label}: {loss.why}",
-        "If it is the function that brings nodes down, limit its memory; then measure it again.",
-    )

@@ -20,14 +20,16 @@ import queue
 import re
 import socket
 import sys
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from benchax.clusters.agents import (
     AgentEvent,
@@ -62,8 +64,23 @@ MOST_AGENTS = 3
 """On one node: an agent that was killed has a successor, twice."""
 
 
-class _OnRay:
-    """The common part of all agents on Ray.
+@dataclass
+class Team:
+    """Actors that make a call together, one node for the dispatcher: the agent of a node, or the ranks of a program."""
+
+    id: str
+    actors: list[Any]
+    places: list[str]
+    """The name of each actor's place."""
+    place: Place = field(default_factory=dict[str, Any])
+    """The node that an agent has for itself."""
+    node: Node | None = None
+    """Once it is ready."""
+    ticket: int | None = None
+
+
+class _OnRay(ABC):
+    """The common part of all agents on Ray; the contract is that of `Agents`.
 
     Args:
         ray: connected.
@@ -74,6 +91,49 @@ class _OnRay:
         self.ray, self.folder = ray, folder
         self.calls = RayCalls(ray)
         self.strategies = require("ray.util.scheduling_strategies", doing="measuring on a cluster")
+        self.teams: dict[str, Team] = {}
+
+    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
+        team = self.teams[node.id]
+        team.ticket = ticket
+        try:
+            sealed = job.seal()
+        except UsageError as error:
+            self.calls.end((team.id, 0), "call", ([], diagnose(error, "start")))
+            return
+        for i, actor in enumerate(team.actors):
+            self.calls.begin((team.id, i), "call", lambda actor=actor: actor.ask.remote("make_call", sealed))
+
+    def collect(self, listen: TicketListener) -> list[AgentEvent]:
+        while any(team.ticket is not None or team.node is None for team in self.teams.values()):
+            self._start_missing()
+            found: list[AgentEvent] = []
+            for ended in self.calls.wait(NEW_NODES_S):
+                found += self._read(ended, listen)
+            if found:
+                return found
+        return []
+
+    def close(self) -> None:
+        teams, self.teams = list(self.teams.values()), {}
+        for team in teams:
+            self._stop(team)
+
+    def _start_missing(self, at_once: bool = False) -> None:
+        """Has an agent started on each node that has come, or whose agent was killed. Looks for them now and then."""
+        return
+
+    @abstractmethod
+    def _replace(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
+        """Does what is possible after the loss of `team`, which has ended.
+
+        Args:
+            outcome: of its call, if no other can make it.
+        """
+
+    def _take_examination(self, team: Team, what: str, found: Any) -> list[AgentEvent]:
+        """The events of an answer that is no call's."""
+        return []
 
     def _find_places(self, needed: Any, limits: CallLimits) -> list[Place]:
         """Keeps what the start needs. Raises `UsageError` if there is no place."""
@@ -96,95 +156,78 @@ class _OnRay:
         actor = self.ray.remote(make_actor_class())
         return actor.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=where, max_restarts=0).remote()
 
-    def _call(self, actors: Mapping[Any, Any], job: NodeCall) -> None:
-        """Has all these actors make the call."""
-        try:
-            sealed = job.seal()
-        except UsageError as error:
-            self.calls.end(next(iter(actors)), "call", ([], diagnose(error, "start")))
-            return
-        for who, actor in actors.items():
-            self.calls.begin(who, "call", lambda actor=actor: actor.ask.remote("make_call", sealed))
+    def _stop(self, team: Team) -> None:
+        """Ends it; its workers end when the process that started them does. Ray may be gone already."""
+        for actor in team.actors:
+            with suppress(Exception):
+                self.ray.kill(actor, no_restart=True)
 
-    def _result(self, ended: EndedCall) -> tuple[Any, str]:
-        """(what it returned, why the actor is gone). A call that failed there has its failure for an outcome."""
+    def _lose(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
+        del self.teams[team.id]
+        self._stop(team)
+        return self._replace(team, why, outcome)
+
+    def _read(self, ended: EndedCall, listen: TicketListener) -> list[AgentEvent]:
+        name, rank = ended.who
+        team = self.teams.get(name)
+        if team is None:  # given up
+            return []
         try:
-            return ended.result(), ""
+            value = ended.result()
         except self.ray.exceptions.RayTaskError as error:
             # Of the agent itself, not of what it called: this job, and no other, cannot be made there.
             failure = diagnose(error, "start")
-            return ([], failure) if ended.what == "call" else failure, ""
+            value = ([], failure) if ended.what == "call" else failure
         except Exception as error:  # the future's own errors have no common type
-            return None, first_sentence(error)
-
-
-@dataclass
-class AgentHandle:
-    """An agent as the driver knows it."""
-
-    id: str
-    place: Place
-    actor: Any
-    node: Node | None = None
-    """Once it is ready."""
-    ticket: int | None = None
+            why = first_sentence(error)
+            if len(team.actors) > 1:
+                why = f"rank {rank} of {plural(len(team.actors), 'rank')}: lost on {team.places[rank]}: {why}"
+            return self._lose(team, why, Failure("node_lost", "start", why))
+        if ended.what != "call":
+            return self._take_examination(team, ended.what, value)
+        if rank:  # what came of another rank than the first is in the first one's row
+            return []
+        assert team.node is not None
+        assert team.ticket is not None
+        messages, outcome = cast("tuple[list[dict[str, Any]], Any]", value)
+        for message in messages:
+            listen(team.ticket, message)
+        failure = outcome.failure if isinstance(outcome, Measurement) else None
+        if failure is not None and failure.kind == "node_lost":
+            return self._lose(team, failure.message, outcome)
+        ticket, team.ticket = team.ticket, None
+        return [CallEnded(ticket, team.node, outcome)]
 
 
 class RayAgents(_OnRay):
-    """One on each node; the contract is that of `Agents`."""
+    """One on each node."""
 
     def __init__(self, ray: Any, folder: Path) -> None:
         super().__init__(ray, folder)
-        self.agents: dict[str, AgentHandle] = {}
-        self.attempts: dict[str, int] = {}
+        self.attempts: Counter[str] = Counter()
         """Agents that there were on each of Ray's nodes."""
         self.problems: list[UsageError] = []
         self._looked = monotonic()
-
-    # ---- the contract
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:
         for place in self._find_places(needed, limits):
             self._start_agent(place)
         return self._await_first()
 
-    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
-        agent = self.agents[node.id]
-        agent.ticket = ticket
-        self._call({agent.id: agent.actor}, job)
-
-    def collect(self, listen: TicketListener) -> list[AgentEvent]:
-        while self.agents and any(agent.ticket is not None or agent.node is None for agent in self.agents.values()):
-            if monotonic() - self._looked > NEW_NODES_S:
-                self._start_missing()
-            found: list[AgentEvent] = []
-            for ended in self.calls.wait(NEW_NODES_S):
-                found += self._read(ended, listen)
-            if found:
-                return found
-        return []
-
-    def close(self) -> None:
-        agents, self.agents = list(self.agents.values()), {}
-        for agent in agents:
-            stop_agent(self.ray, agent.actor)
-
-    # ---- nodes
-
-    def _start_agent(self, place: dict[str, Any]) -> None:
-        self.attempts[place["NodeID"]] = number = self.attempts.get(place["NodeID"], 0) + 1
+    def _start_agent(self, place: Place) -> None:
+        self.attempts[place["NodeID"]] += 1
         resources = place["Resources"]
         there = self.strategies.NodeAffinitySchedulingStrategy(place["NodeID"], soft=False)
         actor = self._make_actor(there, resources["CPU"], resources.get("GPU", 0))
-        agent = AgentHandle(f"{place['NodeID'][:12]}-{number}", place, actor)
-        self.agents[agent.id] = agent
-        self.calls.begin(agent.id, "probe", lambda: actor.probe.remote())
+        team = Team(f"{place['NodeID'][:12]}-{self.attempts[place['NodeID']]}", [actor], [name_place(place)], place)
+        self.teams[team.id] = team
+        self.calls.begin((team.id, 0), "probe", lambda: actor.probe.remote())
 
     def _await_first(self) -> list[Node]:
         """Those that are ready when most are: the others join later."""
         nodes: list[Node] = []
         until = monotonic() + max(START_S, self.limit_s)
-        while any(agent.node is None for agent in self.agents.values()) and monotonic() < until:
+        while any(team.node is None for team in self.teams.values()) and monotonic() < until:
             for ended in self.calls.wait(until - monotonic()):
                 for event in self._read(ended, lambda ticket, message: None):
                     if isinstance(event, NodeJoined):
@@ -193,7 +236,7 @@ class RayAgents(_OnRay):
             if self.problems:
                 raise self.problems[0]
         if not nodes:
-            listed = ", ".join(name_place(agent.place) for agent in self.agents.values()) or "they were lost"
+            listed = ", ".join(team.places[0] for team in self.teams.values()) or "they were lost"
             raise UsageError(
                 f"none of {plural(len(self.attempts), 'node')} was ready within {seconds(START_S)}: {listed}",
                 "a node with all of its CPUs free, so that nothing disturbs what is measured",
@@ -201,62 +244,42 @@ class RayAgents(_OnRay):
             )
         return nodes
 
-    def _start_missing(self) -> None:
-        """Has an agent started on each node that has come, or whose agent was killed."""
+    def _start_missing(self, at_once: bool = False) -> None:
+        if not at_once and monotonic() - self._looked < NEW_NODES_S:
+            return
         self._looked = monotonic()
         with suppress(self.ray.exceptions.RayError):  # the next look will do
-            taken = {agent.place["NodeID"] for agent in self.agents.values()}
+            taken = {team.place["NodeID"] for team in self.teams.values()}
             for place in list_places(self.ray):
-                if place["NodeID"] not in taken and self.attempts.get(place["NodeID"], 0) < MOST_AGENTS:
+                if place["NodeID"] not in taken and self.attempts[place["NodeID"]] < MOST_AGENTS:
                     self._start_agent(place)
 
-    # ---- what comes back
+    def _replace(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
+        self._start_missing(at_once=True)  # it may have been the agent alone that was killed
+        return [NodeLost(team.node, why)] if team.node is not None else []
 
-    def _read(self, ended: EndedCall, listen: TicketListener) -> list[AgentEvent]:
-        agent = self.agents.get(ended.who)
-        if agent is None:  # given up
+    def _take_examination(self, team: Team, what: str, found: Any) -> list[AgentEvent]:
+        name = f"node {team.places[0]}"
+        try:
+            if isinstance(found, Failure):
+                raise cannot_load(f"{name} cannot measure this: {found.message}")
+            if what == "probe":
+                check_packages(name, found)
+        except UsageError as error:  # at the start, it ends the run; later, there is just no such node
+            self.problems.append(error)
+            del self.teams[team.id]
+            self._stop(team)
             return []
-        value, why_gone = self._result(ended)
-        if why_gone:
-            found = self._lose(agent, why_gone)
-            self._start_missing()  # it may have been the agent alone that was killed
-            return found
-        if ended.what != "call":
-            try:
-                return self._take_examination(agent, ended.what, value)
-            except UsageError as error:  # at the start, it ends the run; later, there is just no such node
-                self.problems.append(error)
-                return self._lose(agent, error.problem)
-        messages, outcome = value
-        assert agent.node is not None
-        assert agent.ticket is not None
-        ticket, agent.ticket = agent.ticket, None
-        for message in messages:
-            listen(ticket, message)
-        return [CallEnded(ticket, agent.node, outcome)]
-
-    def _lose(self, agent: AgentHandle, why: str) -> list[AgentEvent]:
-        del self.agents[agent.id]
-        stop_agent(self.ray, agent.actor)
-        return [NodeLost(agent.node, why)] if agent.node is not None else []
-
-    def _take_examination(self, agent: AgentHandle, what: str, found: Any) -> list[AgentEvent]:
-        """Raises `UsageError` if the node cannot measure."""
-        name = f"node {name_place(agent.place)}"
-        if isinstance(found, Failure):
-            raise cannot_load(f"{name} cannot measure this: {found.message}")
         if what == "probe":
-            check_packages(name, found)
-            examine = partial(agent.actor.start.remote, self.sent, "examine", self.needed, self.limit_s)
-            self.calls.begin(agent.id, "examine", examine)
+            examine = partial(team.actors[0].start.remote, self.sent, "examine", self.needed, self.limit_s)
+            self.calls.begin((team.id, 0), "examine", examine)
             return []
         environment = at_commit_of(self.here, found.environment)
-        address = agent.place["NodeManagerAddress"]
-        same = [other for other in self.agents.values() if other.place["NodeManagerAddress"] == address]
-        if len(same) > 1:
-            address = f"{address}, {agent.place['NodeID'][:6]}"
-        agent.node = Node(agent.id, environment, address, replace(found, environment=environment))
-        return [NodeJoined(agent.node)]
+        address = team.place["NodeManagerAddress"]
+        if sum(other.place["NodeManagerAddress"] == address for other in self.teams.values()) > 1:
+            address = f"{address}, {team.place['NodeID'][:6]}"
+        team.node = Node(team.id, environment, address, replace(found, environment=environment))
+        return [NodeJoined(team.node)]
 
 
 # ---- ranks of one program --------------------------------------------------------------------------------------------
@@ -274,17 +297,6 @@ class Seat:
     """The host, by its part of the placement group."""
     cpus: float
     gpus: float
-
-
-@dataclass
-class Gang:
-    """All ranks that were started together: one node, as far as a dispatcher can see."""
-
-    number: int
-    node: Node
-    hosts: list[str]
-    """The host of each actor."""
-    ticket: int | None = None
 
 
 def sizes_of(places: Sequence[Place]) -> list[tuple[float, float]]:
@@ -316,80 +328,55 @@ def deal(places: Sequence[Place], count: int) -> list[Seat]:
 
 
 class RayGang(_OnRay):
-    """`count` ranks of one program; the contract is that of `Agents`.
-
-    Its only node is the gang, or the next gang if the first is lost.
-    """
+    """`count` ranks of one program. Its only node is the gang, or the next gang if the first is lost."""
 
     def __init__(self, ray: Any, folder: Path, count: int) -> None:
         super().__init__(ray, folder)
         self.count = count
-        self.gang: Gang | None = None
         self.group: Any = None
         """The part of the cluster that is set aside, from the time of the request."""
-        self.actors: list[Any] = []
-        """The actors of the current gang, or of the gang in formation, by rank; one actor if the gang has one host."""
         self._number = 0
-
-    # ---- the contract
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:
         places = self._find_places(needed, limits)
         self.seats = deal(places, self.count)
         self.sizes = sizes_of(places)[: len({seat.bundle for seat in self.seats})]
-        return [self._form().node]
-
-    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
-        gang = self.gang
-        assert gang is not None
-        gang.ticket = ticket
-        self._call({(gang.number, i): actor for i, actor in enumerate(self.actors)}, job)
-
-    def collect(self, listen: TicketListener) -> list[AgentEvent]:
-        while self.gang is not None and self.gang.ticket is not None:
-            for ended in self.calls.wait(LOOK_S):
-                if found := self._read(ended, self.gang, listen):
-                    return found
-        return []
+        return [self._form()]
 
     def close(self) -> None:
-        actors, self.actors, group, self.group, self.gang = self.actors, [], self.group, None, None
-        for actor in actors:
-            stop_agent(self.ray, actor)
+        super().close()
+        group, self.group = self.group, None
         if group is not None:
             with suppress(Exception):
                 self.ray.util.remove_placement_group(group)
 
-    # ---- the gang
-
-    def _form(self) -> Gang:
+    def _form(self) -> Node:
         """Raises `UsageError` if there are no hosts for it, or one of them lacks something that measuring needs."""
         self.close()
         self._number += 1
         self._set_aside()
         in_bundle = partial(self.strategies.PlacementGroupSchedulingStrategy, self.group)
-        self.actors = [
+        actors = [
             self._make_actor(in_bundle(placement_group_bundle_index=seat.bundle), seat.cpus, seat.gpus)
             for seat in self.seats
         ]
-        everybody = len(self.actors)
-        for rank, versions in enumerate(self._ask("probe", [()] * everybody)):
+        # From here on `close` ends them.
+        team = self.teams[f"gang-{self._number}"] = Team(f"gang-{self._number}", actors, [])
+        for rank, versions in enumerate(self._ask(actors, "probe")):
             check_packages(f"the node of rank {rank}", versions)
-        load = (self.sent, "load", self.needed, self.limit_s)
-        answers: list[Environment | Failure] = self._ask("start", [load] * everybody)
-        for rank, each in enumerate(answers):
+        found: list[Environment] = []
+        for rank, each in enumerate(self._ask(actors, "start", self.sent, "load", self.needed, self.limit_s)):
             if isinstance(each, Failure):
                 raise cannot_load(f"rank {rank} cannot measure this: {each.message}")
-        found = [each for each in answers if isinstance(each, Environment)]
-        if len(self.actors) > 1:
-            (address,) = self._ask("ask", [("find_address",)])
-            self._ask("ask", [("join", address, self.count, rank) for rank in range(self.count)])
-        environment = at_commit_of(self.here, found[0])
+            found.append(each)
+        if len(actors) > 1:
+            (address,) = self._ask(actors[:1], "ask", "find_address")
+            for rank, actor in enumerate(actors):
+                self._ask([actor], "ask", "join", address, self.count, rank)
+        team.places = [each.host for each in found]
         where = f"{plural(self.count, 'rank')} on {plural(len(self.sizes), 'node')}"
-        node = Node(f"gang-{self._number}", environment, where)
-        hosts = [each.host for each in found]
-        self.gang = Gang(self._number, node, hosts)
-        return self.gang
+        team.node = Node(team.id, at_commit_of(self.here, found[0]), where)
+        return team.node
 
     def _set_aside(self) -> None:
         bundles = [{"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus} for gpus, cpus in self.sizes]
@@ -408,11 +395,9 @@ class RayGang(_OnRay):
                     "`ray status` shows who uses them",
                 )
 
-    def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Returns the answers of the first actors, one for each of the `arguments`. Raises `UsageError` if an actor
-        does not answer.
-        """
-        asked = [getattr(actor, method).remote(*each) for actor, each in zip(self.actors, arguments, strict=False)]
+    def _ask(self, actors: Sequence[Any], method: str, *given: Any) -> list[Any]:
+        """Returns the answer of each of the actors. Raises `UsageError` if one does not answer."""
+        asked = [getattr(actor, method).remote(*given) for actor in actors]
         self.ray.wait(asked, num_returns=len(asked), timeout=max(START_S, self.limit_s))
         found = []
         for rank, reference in enumerate(asked):
@@ -425,36 +410,16 @@ class RayGang(_OnRay):
                 ) from error
         return found
 
-    # ---- what comes back
-
-    def _read(self, ended: EndedCall, gang: Gang, listen: TicketListener) -> list[AgentEvent]:
-        number, actor = ended.who
-        assert gang.ticket is not None
-        if number != gang.number:  # was given up
-            return []
-        value, why_gone = self._result(ended)
-        if why_gone:
-            why = f"rank {actor} of {plural(self.count, 'rank')}: lost on {gang.hosts[actor]}: {why_gone}"
-            return self._lose(gang, gang.ticket, Failure("node_lost", "start", why), why)
-        if actor:  # what came of another rank than the first is in the first one's row
-            return []
-        messages, outcome = value
-        for message in messages:
-            listen(gang.ticket, message)
-        failure = outcome.failure if isinstance(outcome, Measurement) else None
-        if failure is not None and failure.kind == "node_lost":
-            return self._lose(gang, gang.ticket, outcome, failure.message)
-        ticket, gang.ticket = gang.ticket, None
-        return [CallEnded(ticket, gang.node, outcome)]
-
-    def _lose(self, gang: Gang, ticket: int, outcome: Any, why: str) -> list[AgentEvent]:
+    def _replace(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
         """Another gang takes over if there are hosts for it; if not, what was heard last is what came of the call."""
-        lost = NodeLost(gang.node, why)
+        assert team.node is not None
+        assert team.ticket is not None
+        lost = NodeLost(team.node, why)
         try:
-            return [lost, NodeJoined(self._form().node)]
+            return [lost, NodeJoined(self._form())]
         except UsageError:
             self.close()
-            return [CallEnded(ticket, gang.node, outcome), lost]
+            return [CallEnded(team.ticket, team.node, outcome), lost]
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
@@ -610,12 +575,6 @@ def list_places(ray: Any) -> list[Place]:
 
 def name_place(place: Place) -> str:
     return f"{place['NodeManagerHostname']} ({place['NodeManagerAddress']}, {place['NodeID'][:6]})"
-
-
-def stop_agent(ray: Any, actor: Any) -> None:
-    """Ends it; its workers end when the process that started them does. Raises nothing: Ray may be gone already."""
-    with suppress(Exception):
-        ray.kill(actor, no_restart=True)
 
 
 def cannot_load(problem: str) -> UsageError:
