@@ -41,7 +41,7 @@ def busy_neighbour() -> Iterator[None]:
     """Another process that computes in bursts of 5 to 50 ms, half of the time: what a shared machine is like."""
     program = (
         "import random, time\n"
-        "from benchax.workers.process_tree import die_with_parent\n"
+        "from benchax.subprocesses import die_with_parent\n"
         "die_with_parent()\n"  # a benchmark that is killed leaves nobody who disturbs the next one
         "while True:\n"
         "    end = time.perf_counter() + random.uniform(0.005, 0.05)\n"

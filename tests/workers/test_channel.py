@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchax.workers import channel
-from benchax.workers.channel import IN_FRAME_BYTES, Channel, Closed, Garbled, TooLate, pair, wait_readable
+from benchax.workers.channel import IN_FRAME_BYTES, Channel, Closed, Garbled, TooLate, wait_readable
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(),
@@ -23,7 +24,7 @@ JSON = st.recursive(
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Channel, Channel]]:
-    one, other = map(Channel, pair())
+    one, other = map(Channel, socket.socketpair())
     yield one, other
     one.close()
     other.close()
@@ -47,7 +48,7 @@ def contents(sections: Any) -> list[bytes]:
     )
 )
 def test_messages_arrive_whole_and_in_order(messages: list[tuple[dict[str, Any], list[bytes]]]) -> None:
-    one, other = map(Channel, pair())
+    one, other = map(Channel, socket.socketpair())
     sender = threading.Thread(target=lambda: [one.send(document, sections) for document, sections in messages])
     sender.start()
 
@@ -147,7 +148,7 @@ def test_a_reader_that_does_not_read_is_given_up(ends: tuple[Channel, Channel]) 
 @pytest.mark.parametrize("number", [1500])
 def test_descriptors_beyond_a_thousand_can_be_waited_for(number: int) -> None:
     """select cannot."""
-    one, other = pair()
+    one, other = socket.socketpair()
     high = os.dup2(one.fileno(), number)
     other.send(b"x")
 
@@ -171,7 +172,7 @@ def test_an_end_is_told(ends: tuple[Channel, Channel]) -> None:
 
 @given(st.binary(min_size=17, max_size=200).filter(lambda data: not data.startswith(b"bnx1")))
 def test_anything_else_is_refused(data: bytes) -> None:
-    one, other = map(Channel, pair())
+    one, other = map(Channel, socket.socketpair())
     one.sock.send(data)
 
     with pytest.raises(Garbled):
@@ -199,7 +200,7 @@ def test_more_than_the_machine_has_is_refused(ends: tuple[Channel, Channel], mon
 
 @pytest.mark.parametrize("limit_s", [25 * 86_400.0, 1e15])
 def test_a_limit_longer_than_a_poll_can_be_is_a_limit_like_any_other(limit_s: float) -> None:
-    one, other = map(Channel, pair())
+    one, other = map(Channel, socket.socketpair())
     threading.Timer(0.01, lambda: one.send({"a": 1})).start()
 
     found = other.receive(limit_s)

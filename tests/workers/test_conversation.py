@@ -33,19 +33,17 @@ def budget(total_s: float | None = None) -> Budget:
     return Budget(CallLimits(limits.get, total_s))
 
 
-def test_a_stage_begins_with_its_first_announcement_and_again_when_it_says_so(clock: Clock) -> None:
+def test_a_stage_and_the_whole_job_have_their_limits(clock: Clock) -> None:
     """The start has no limit, and what one stage leaves, the next does not get."""
-    one = budget()
-    clock.now += 1e6
-    assert (one.rest(), one.failure()) == (None, None)
-    one.enter_announced("trace", is_again=False)
+    one = budget(total_s=6.0)
+    assert (budget().rest(), budget().failure()) == (None, None)
+    one.enter("trace")
     clock.now += 0.5
-    one.enter_announced("run", is_again=False)
+    one.enter("run")
     clock.now += 2.0
-    one.enter_announced("run", is_again=False)
-    assert one.rest() == 1.0
+    assert (one.rest(), one.failure()) == (1.0, None)
 
-    one.enter_announced("run", is_again=True)
+    one.enter("run")
 
     assert one.rest() == 3.0
     clock.now += 3.0
@@ -53,17 +51,11 @@ def test_a_stage_begins_with_its_first_announcement_and_again_when_it_says_so(cl
     assert failure is not None
     assert (failure.kind, failure.stage) == ("timeout", "run")
     assert failure.message == "run took longer than 3.00 s; the process was killed"
-
-
-def test_the_whole_job_has_its_limit_whatever_is_announced(clock: Clock) -> None:
-    one = budget(total_s=10.0)
-    for _ in range(4):
-        clock.now += 2.5
-        one.enter_announced("run", is_again=True)
-
+    one.enter("run")
+    clock.now += 0.5
     failure = one.failure()
     assert failure is not None
-    assert failure.message == "the job as a whole took longer than 10.0 s; the process was killed"
+    assert failure.message == "the job as a whole took longer than 6.00 s; the process was killed"
     assert one.rest() == 0.0
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from benchax.workers import process_tree, worker
-from benchax.workers.channel import Channel, Message, pair
-from benchax.workers.worker import Idleness, ImportedModules
+from benchax import subprocesses
+from benchax.workers import worker
+from benchax.workers.channel import Channel, Message
+from benchax.workers.worker import ImportedModules
 
 
 class Clocks:
@@ -35,11 +37,10 @@ def test_who_computes_between_two_jobs_is_not_idle(
     waited_s: float, computed_s: float, is_busy: bool, clocks: Clocks
 ) -> None:
     """Over a moment nothing can be told."""
-    idleness = Idleness()
     clocks.wall += waited_s
     clocks.processor += computed_s
 
-    assert idleness.why_broken() == ("a computation that an earlier job left" if is_busy else "")
+    assert worker.find_computation(10.0, 5.0) == ("a computation that an earlier job left" if is_busy else "")
 
 
 def test_to_read_a_job_with_large_arrays_is_no_work_that_was_left(
@@ -54,7 +55,7 @@ def test_to_read_a_job_with_large_arrays_is_no_work_that_was_left(
             self.jobs -= 1
             return Message({"job": self.jobs, "environ": {}}) if self.jobs >= 0 else None
 
-    ours, theirs = pair()
+    ours, theirs = socket.socketpair()
     ran: list[int] = []
     monkeypatch.setattr(worker.Running, "run", lambda self, message: ran.append(self.number))
     monkeypatch.setattr(worker, "threadpool_limits", lambda count, user_api: None)
@@ -80,7 +81,7 @@ def test_threads_that_run_on_are_told_from_those_that_end(
     looks: list[set[int]], is_computing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = iter(looks)
-    monkeypatch.setattr(process_tree, "running_threads", lambda: next(seen))
+    monkeypatch.setattr(subprocesses, "running_threads", lambda: next(seen))
     monkeypatch.setattr(worker, "sleep", lambda s: None)
 
     assert worker._is_computing(looks=25) == is_computing

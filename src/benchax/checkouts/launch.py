@@ -118,13 +118,15 @@ def clean_environ() -> dict[str, str]:
 
 def run_program(launch: Launch, program: str, argument: Any) -> subprocess.CompletedProcess[str]:
     """Returns the output of a program in a process of that version (`Launch.command`)."""
-    return _run(launch.command(program, argument), launch.folder)
+    return run_command(launch.command(program, argument), launch.folder)
 
 
-def _run(command: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_command(
+    command: Sequence[str], folder: Path | None = None, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """As `subprocess.run`; a command that cannot be executed fails, and its errors say why."""
     # The environment may hold another JAX, which pip would take to be installed already.
-    how = {"text": True, "errors": "replace", "stdin": subprocess.DEVNULL, "env": clean_environ()}
+    how = {"text": True, "errors": "replace", "stdin": subprocess.DEVNULL, "env": environ or clean_environ()}
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, check=False, **how)
     except OSError as error:
@@ -203,7 +205,7 @@ def list_versions() -> list[str]:
     """
     if importlib.util.find_spec("pip") is None:
         raise NotAvailable("only pip can list the versions of JAX, and it is not installed", hint=LIST_THEM)
-    done = _run([sys.executable, "-m", "pip", "index", "versions", "jax"])
+    done = run_command([sys.executable, "-m", "pip", "index", "versions", "jax"])
     found = re.search(r"Available versions: (.*)", done.stdout)
     if found is None:
         raise NotAvailable(f"pip cannot list the versions of JAX: {_last_lines(done)}", hint=LIST_THEM)
@@ -236,9 +238,9 @@ def _make(directory: Path, requirement: str, version: str) -> None:
     else:
         making = [sys.executable, "-m", "venv", str(directory)]
         filling = [python, "-m", "pip", "install", "--quiet", "--no-input", requirement]
-    if (made := _run(making)).returncode:
+    if (made := run_command(making)).returncode:
         raise NotAvailable(f"no environment could be made in {directory}: {_last_lines(made)}")
-    if (filled := _run(filling)).returncode:
+    if (filled := run_command(filling)).returncode:
         raise _why(filled, version)
 
 

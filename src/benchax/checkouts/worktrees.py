@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from benchax.checkouts.launch import Launch, Selection, run_program
+from benchax.checkouts.launch import Launch, Selection, run_command, run_program
 from benchax.discovery import files
 from benchax.environment import git_variables
 from benchax.errors import UsageError
@@ -174,17 +173,8 @@ def _remove_leftovers(top: Path) -> None:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            env=git_variables(),  # a hook of git's has its index there, into which the other commit would be written
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    except OSError as error:
-        raise UsageError(f"git cannot be run: {error}", "git on the PATH") from error
+    # A hook of git's has its index in its variables, into which the other commit would be written.
+    done = run_command(["git", "-C", str(folder), *arguments], environ=git_variables())
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it gave no reason"]
         # What went wrong, then what to do about it: the command that trusts a folder of another user, for instance.

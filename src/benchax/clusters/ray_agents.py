@@ -52,7 +52,7 @@ from benchax.model import Environment, Failure, Measurement
 from benchax.units import plural, seconds
 from benchax.workers.pickling import SENT_FROM, Sealed, seal
 from benchax.workers.pool import Pool
-from benchax.workers.ranks import BY_HAND, free_port, spare_pool
+from benchax.workers.ranks import BY_HAND, free_port, rank_pool
 from benchax.workers.task import CallLimits, Say, limit_stages, task
 from benchax.workers.worker import PLAIN, import_paths
 
@@ -461,8 +461,7 @@ class NodeAgent:
 
     def load(self, needed: Sealed, limit_s: float) -> Environment | Failure:
         """Returns the environment here, or a failure as `examine` does, for a rank, which then has this pool."""
-        with spare_pool() as pool:
-            return pool.call(capture_environment, needed, limit_stages(limit_s), shows_output=False)
+        return rank_pool(0).call(capture_environment, needed, limit_stages(limit_s), shows_output=False)
 
     def make_call(self, job: NodeCall) -> tuple[list[dict[str, Any]], Any]:
         """(announcements, outcome)"""

@@ -7,6 +7,7 @@ import faulthandler
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -17,6 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
+from benchax import subprocesses
 from benchax.case import Case
 from benchax.checkouts.launch import Launch, Selection, clean_environ
 from benchax.discovery import collect
@@ -30,14 +32,12 @@ from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.paired import SideFacts, Turns
 from benchax.model import CaseId, Environment, Failure, Numerics, Options
 from benchax.options import resolve
-from benchax.workers import process_tree
 from benchax.workers.channel import (
     Channel,
     Closed,
     Garbled,
     Message,
     pack,
-    pair,
     take_over_stdin,
     unpack,
     wait_readable,
@@ -65,7 +65,7 @@ def begin(argument: dict[str, Any]) -> None:
     Args:
         argument: the process that has started this one (parent).
     """
-    process_tree.die_with_parent()
+    subprocesses.die_with_parent()
     # It may have ended before we asked to end with it.
     if os.getppid() != argument["parent"]:
         return
@@ -214,7 +214,7 @@ class Partner:
         self.version = launch.version
         self.label = launch.version.label
         self.stage = "start"
-        ours, theirs = pair()
+        ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         self.channel, self.output = Channel(ours), Output(reading)
         try:
@@ -236,7 +236,7 @@ class Partner:
 
     @property
     def is_alive(self) -> bool:
-        return not self.channel.is_closed
+        return self.channel.fileno() >= 0
 
     def listing(self) -> Listing:
         """Returns the cases that the process has found."""
@@ -321,7 +321,7 @@ class Partner:
     def close(self) -> None:
         """Ends it, and what it has started."""
         if self.process.poll() is None:
-            process_tree.kill_tree(self.process.pid)
+            subprocesses.kill_tree(self.process.pid)
             self.process.wait()
         self._let_go()
 

@@ -11,7 +11,6 @@ while `select` reports no data.) A sender that stops in the middle of a frame bl
 
 from __future__ import annotations
 
-import array
 import itertools
 import json
 import math
@@ -76,7 +75,6 @@ class Channel:
     sock: socket.socket
     received: bytearray = field(default_factory=bytearray)
     fds: list[int] = field(default_factory=list)
-    is_closed: bool = False
 
     def __post_init__(self) -> None:
         self.sock.setblocking(False)
@@ -85,7 +83,6 @@ class Channel:
         return self.sock.fileno()
 
     def close(self) -> None:
-        self.is_closed = True
         self.sock.close()
         _close(self.fds)
         self.fds.clear()
@@ -116,10 +113,9 @@ class Channel:
 
     def _push(self, frame: bytes, fds: Sequence[int], until: float | None) -> None:
         rest = memoryview(frame)
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         while rest:
             try:
-                sent = self.sock.sendmsg([rest], ancillary)
+                sent = socket.send_fds(self.sock, [rest], fds) if fds else self.sock.send(rest)
             except BlockingIOError:
                 if not _poll([self.fileno()], select.POLLOUT, None if until is None else until - monotonic()):
                     raise TooLate from None
@@ -127,20 +123,17 @@ class Channel:
             except OSError as error:  # broken pipe, reset, or closed by the user's own code
                 raise Closed from error
             # Descriptors have gone with the first bytes; sent with the rest again, they would arrive twice.
-            rest, ancillary = rest[sent:], []
+            rest, fds = rest[sent:], []
 
     def take(self) -> None:
         """Takes in what has arrived, without waiting. Raises `Closed` at its end."""
         try:
-            data, ancillary, _, _ = self.sock.recvmsg(2**16, socket.CMSG_SPACE(_MOST_FDS * 4))
+            data, fds, _, _ = socket.recv_fds(self.sock, 2**16, _MOST_FDS)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             raise Closed from error
-        for level, kind, content in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                # What does not fit into the room for descriptors is cut, perhaps in the middle of one.
-                self.fds += array.array("i", content[: len(content) - len(content) % 4])
+        self.fds += fds
         if not data:
             raise Closed
         self.received += data
@@ -175,10 +168,6 @@ class Channel:
         return message
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-
-
 def take_over_stdin() -> Channel:
     """Descriptor 0 becomes /dev/null: a function that asks for input gets none, instead of our messages."""
     control = Channel(socket.socket(fileno=os.dup(0)))
@@ -208,7 +197,8 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
     envelope = json.loads(body[:text_length])
     sizes = envelope["sizes"]
     if not envelope["is_beside"]:
-        return Message(envelope["message"], _split(memoryview(bytearray(body[text_length:])), sizes), tuple(fds))
+        content, ends = memoryview(bytearray(body[text_length:])), itertools.accumulate(sizes, initial=0)
+        return Message(envelope["message"], tuple(content[a:b] for a, b in itertools.pairwise(ends)), tuple(fds))
     try:
         with os.fdopen(fds.pop(), "rb") as beside:
             if os.fstat(beside.fileno()).st_size != sum(sizes):
@@ -224,11 +214,6 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
         _close(fds)
         raise
     return Message(envelope["message"], tuple(sections), tuple(fds))
-
-
-def _split(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
-    ends = np.cumsum([0, *sizes]).tolist()
-    return tuple(content[a:b] for a, b in itertools.pairwise(ends))
 
 
 def _memory_file(views: Sequence[memoryview], total: int) -> Any:

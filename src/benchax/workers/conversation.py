@@ -25,13 +25,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
+from benchax import subprocesses
 from benchax.errors import BenchaxError, FormatError
 from benchax.json_values import decode_value
 from benchax.model import Failure
 from benchax.source_files import is_library, is_machinery
 from benchax.units import plural, seconds, size
-from benchax.workers import process_tree
-from benchax.workers.channel import Bytes, Channel, Closed, Garbled, Message, TooLate, pair, unpack, wait_readable
+from benchax.workers.channel import Bytes, Channel, Closed, Garbled, Message, TooLate, unpack, wait_readable
 from benchax.workers.task import UNLIMITED, CallLimits, Task
 from benchax.workers.worker import ZYGOTE_BOOT, import_paths
 
@@ -95,10 +95,6 @@ class Budget:
         self.ends = [(name, begun + limit, limit) for name, begun, limit in named if limit is not None]
         """The stage and the job, with the time of their end and their limit; without those that have no limit."""
 
-    def enter_announced(self, stage: str, is_again: bool) -> None:
-        if stage != self.stage or is_again:
-            self.enter(stage)
-
     def rest(self) -> float | None:
         return min(end for _, end, _ in self.ends) - perf_counter() if self.ends else None
 
@@ -133,7 +129,7 @@ class Conversation:
         self.keeper, self.worker, self.job, self.on_message = keeper, worker, job, on_message
         worker.jobs += 1
         self.number = worker.jobs
-        self.oom_kills = process_tree.oom_kills()
+        self.oom_kills = subprocesses.oom_kills()
         self.early: Conclusion | None = None
         self.has_begun = False
         worker.output.begin(job.shows_output)
@@ -206,7 +202,8 @@ class Conversation:
             return None
         if "say" in document:
             said = document["say"]
-            self.budget.enter_announced(said["stage"], bool(said.get("again")))
+            if said["stage"] != self.budget.stage or said.get("again"):
+                self.budget.enter(said["stage"])
             return said
         if "stale" in document:
             return Conclusion(None, document["stale"], is_stale=True)
@@ -236,7 +233,7 @@ class Conversation:
             return "crashed", f"the process that keeps the workers was killed in {stage}", ""
         if status is None:
             return "crashed", f"the function closed the connection of its process in {stage}; it was killed", ""
-        if status == -signal.SIGKILL and process_tree.oom_kills() > self.oom_kills:
+        if status == -signal.SIGKILL and subprocesses.oom_kills() > self.oom_kills:
             return "out_of_memory", f"the kernel ran out of memory in {stage}, and killed the process", _SMALLER
         if self.job.limits.memory_bytes is not None and _OUT_OF_MEMORY.search(words):
             limit = size(self.job.limits.memory_bytes)
@@ -436,7 +433,7 @@ class Keeper:
         self.replies: list[dict[str, Any]] = []
         self.count = 0
         self.errors = tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115 - lives as long as the process
-        ours, theirs = pair()
+        ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
         # Flags of this interpreter that change what code does.
         flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
@@ -457,9 +454,8 @@ class Keeper:
         Raises:
             CannotStart: it, or the zygote, did not come to life.
         """
-        self.count += 1
-        number = self.count
-        ours, theirs = pair()
+        self.count = number = self.count + 1
+        ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         channel, output = Channel(ours), Output(reading)
         try:
@@ -487,22 +483,17 @@ class Keeper:
             return ""
         return worker.output.stack(within_s)
 
-    def kill(self, worker: Worker) -> None:
-        """Ends `worker`, if it has not ended, and all that it has left behind. Its status is known afterwards."""
-        self._kill(worker.pid if worker.status is None else 0)
-        self.workers.pop(worker.pid, None)
-        worker.close()
-
-    def sweep(self) -> None:
-        """Ends what workers have left behind in the background."""
-        self._kill(0)
-
-    def _kill(self, pid: int) -> None:
+    def kill(self, worker: Worker | None = None) -> None:
+        """Ends what workers have left behind; also `worker`, if it has not ended, whose status is known afterwards."""
+        pid = worker.pid if worker is not None and worker.status is None else 0
         try:
             self.channel.send({"kill": pid}, timeout_s=END_S)
             self._reply("killed", pid, END_S)
         except (Closed, Garbled, TimeoutError, OSError):  # the zygote itself is in trouble: nothing of it shall stay
             self.stop()
+        if worker is not None:
+            self.workers.pop(worker.pid, None)
+            worker.close()
 
     def absorb(self) -> None:
         """Takes note of new messages from the zygote. Raises `Closed` if it is gone."""
@@ -559,7 +550,7 @@ class Keeper:
         try:
             self.process.wait(END_S)
         except subprocess.TimeoutExpired:
-            process_tree.kill_tree(self.process.pid)
+            subprocesses.kill_tree(self.process.pid)
             self.process.wait()
 
     def close(self) -> None:

@@ -223,7 +223,9 @@ class SampleRequest:
 @task
 def sample_case(request: SampleRequest, say: Say) -> Measurement:
     """Takes the samples, and returns them in a row without other stages."""
-    moved = _move_memory()
+    rng = random.SystemRandom()
+    # Memory of random size from both of its sources, so that later allocations get other addresses.
+    moved = bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))
     case = cast("Case", request.case)
     sampler = TimerSampler(case, request.options, examines=False)
     with keep_programs():
@@ -236,12 +238,6 @@ def sample_case(request: SampleRequest, say: Say) -> Measurement:
         )
     del moved  # held until here, else the same memory would have been given out again
     return m
-
-
-def _move_memory() -> list[Any]:
-    """Takes memory of random size from both of its sources, so that later allocations get other addresses."""
-    rng = random.SystemRandom()
-    return [bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))]
 
 
 def _alone(m: Measurement, why: str) -> Measurement:

@@ -135,7 +135,8 @@ class _Pickler(cloudpickle.Pickler):
 
     def dump_registrations(self) -> None:
         """Behind the value, whose classes and functions they share."""
-        self.dump([registration(cls) for cls in self.nodes])
+        registry = _registry()
+        self.dump([(cls, registry[cls].to_iter, registry[cls].from_iter) for cls in self.nodes])
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, jax.Array):
@@ -160,7 +161,12 @@ class _Pickler(cloudpickle.Pickler):
             return class_of_file, (file, cls.__module__, cls.__qualname__)
         reduced = super().reducer_override(cls)
         if reduced is not NotImplemented and is_node(cls):
-            check_class(cls)
+            if _has_own_making(cls):
+                # The effects of its metaclass cannot be repeated.
+                raise TypeError(
+                    f"the class {cls.__qualname__!r} of {cls.__module__!r} is made by {type(cls).__name__}, which "
+                    "can't be repeated in another process: put it into a separate file and import it from there"
+                )
             self.nodes.append(cls)
         return reduced
 
@@ -211,32 +217,16 @@ def file_of_class(cls: type) -> str | None:
 def class_of_file(file: str, module: str, name: str) -> type:
     """At the other end, where the file is imported under the same name: its classes find their way back, too."""
     if module not in sys.modules:
-        import_file(_find_file(Path(file)), module)
+        # On another machine the folder that it was sent from is the working folder.
+        sent_from, there = os.environ.get(SENT_FROM), Path(file)
+        if sent_from and there.is_relative_to(sent_from):
+            there = Path.cwd() / there.relative_to(sent_from)
+        import_file(there, module)
     return _by_name(module, name)
-
-
-def _find_file(file: Path) -> Path:
-    """Where it is here: on another machine the folder that it was sent from is the working folder."""
-    sent_from = os.environ.get(SENT_FROM)
-    return Path.cwd() / file.relative_to(sent_from) if sent_from and file.is_relative_to(sent_from) else file
 
 
 def is_node(cls: type) -> bool:
     return cls in _registry()
-
-
-def check_class(cls: type) -> None:
-    """Raises `TypeError` for a class that cannot travel by value: the effects of its metaclass cannot be repeated."""
-    if _has_own_making(cls):
-        raise TypeError(
-            f"the class {cls.__qualname__!r} of {cls.__module__!r} is made by {type(cls).__name__}, which can't be "
-            "repeated in another process: put it into a separate file and import it from there"
-        )
-
-
-def registration(cls: type) -> Registration:
-    entry = _registry()[cls]
-    return cls, entry.to_iter, entry.from_iter
 
 
 def register_classes(registrations: list[Registration]) -> None:

@@ -168,7 +168,7 @@ class Pool:
             self._has_killed = self._has_killed or bool(conclusion.doubt)
             self._discard(worker)
         else:
-            self._keeper.sweep()
+            self._keeper.kill()
         return conclusion
 
     def _state(self) -> dict[str, Any]:

@@ -102,9 +102,9 @@ def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[],
 
 
 def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
-    began = time.perf_counter()
+    end = time.perf_counter() + LEAST_S
     for number in range(MOST_RUNS):
-        if number >= LEAST_RUNS and time.perf_counter() - began >= LEAST_S:
+        if number >= LEAST_RUNS and time.perf_counter() >= end:
             return
         yield call
 

@@ -23,7 +23,7 @@ import queue
 import re
 import socket
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -218,25 +218,16 @@ class RankEnd:
     at: float
 
 
-_spare: list[Pool] = []
-"""Pools whose ranks have ended well: importing JAX takes each a second."""
+_pools: list[Pool] = []
+"""They stay for the next case: importing JAX takes each a second."""
 
 
-def take_pool() -> Pool:
-    """A pool does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet."""
-    return _spare.pop() if _spare else Pool(warm=False, reuse=False, preload=("benchax.workers.rank",))
-
-
-@contextlib.contextmanager
-def spare_pool() -> Generator[Pool, None, None]:
-    """A pool that the next rank here has afterwards."""
-    pool = take_pool()
-    try:
-        yield pool
-    except BaseException:
-        pool.close()
-        raise
-    _spare.append(pool)
+def rank_pool(place: int) -> Pool:
+    """The pool of a rank that runs here, by its place among them. It does one job at a time; a fork of a process that
+    has run nothing of JAX knows no backend yet."""
+    while len(_pools) <= place:
+        _pools.append(Pool(warm=False, reuse=False, preload=("benchax.workers.rank",)))
+    return _pools[place]
 
 
 class RankLaunch:
@@ -250,13 +241,13 @@ class RankLaunch:
 
     def __init__(self, jobs: Sequence[RankJob], count: int, name: str, listen: Listener, grace_s: float) -> None:
         self.name, self.count, self.listen, self.grace_s = name, count, listen, grace_s
-        self.told = jobs[0].rank
+        self.told, self.is_over = jobs[0].rank, False
         options, patience_s = jobs[0].options, jobs[0].patience_s
         self.limits = CallLimits(
             lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + options.max_time_s,
             memory_bytes=options.memory_limit_bytes,
         )
-        self.pools = [take_pool() for _ in jobs]
+        self.pools = [rank_pool(place) for place in range(len(jobs))]
         self.steps = dict.fromkeys(range(jobs[0].count), "start")
         self.found: queue.Queue[RankEnd] = queue.Queue()
         self.threads = [
@@ -267,26 +258,23 @@ class RankLaunch:
         """Returns the result of each rank. No rank that ran here is left, whatever happens; if all went well, the next
         case has their pools."""
         ended: list[RankEnd] = []
+        until: float | None = None
         try:
             for thread in self.threads:
                 thread.start()
-            until: float | None = None
             while len(ended) < self.count:
-                try:
-                    ended.append(self.found.get(timeout=None if until is None else max(0.0, until - monotonic())))
-                except queue.Empty:
-                    break
+                ended.append(self.found.get(timeout=None if until is None else max(0.0, until - monotonic())))
                 if until is None and isinstance(ended[-1].answer, Failure):
                     until = monotonic() + self.grace_s
-            if until is None:
-                _spare.extend(self.pools)
-                self.pools = []
-            return ended
+        except queue.Empty:  # the others had their time to fail, too
+            pass
         finally:
+            self.is_over = until is None and len(ended) == self.count
             self.close()
             for thread in self.threads:
                 if thread.ident is not None:
                     thread.join()
+        return ended
 
     def note(self, rank: int, message: dict[str, Any]) -> None:
         self.steps[rank] = message["stage"]
@@ -297,9 +285,10 @@ class RankLaunch:
         self.found.put(RankEnd(rank, answer, self.steps[rank], monotonic()))
 
     def close(self) -> None:
-        """Ends the ranks that run here."""
-        for pool in self.pools:
-            pool.close()
+        """Ends the ranks that run here; nothing if all have ended well."""
+        if not self.is_over:
+            for pool in self.pools:
+                pool.close()
 
     def _call(self, pool: Pool, job: RankJob) -> None:
         answer = pool.call(

@@ -43,6 +43,7 @@ import numpy as np
 import psutil
 from threadpoolctl import threadpool_limits
 
+from benchax import subprocesses
 from benchax.environment import FLAG_PREFIXES, FLAGS, count_cores
 from benchax.errors import UsageError, one_of
 from benchax.json_values import encode_value
@@ -50,7 +51,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Failure
 from benchax.subprocesses import children, descendants
-from benchax.workers import pickling, process_tree
+from benchax.workers import pickling
 from benchax.workers.channel import Channel, Closed, Message, pack, take_over_stdin, wait_readable
 from benchax.workers.task import Say, find_task, task
 
@@ -81,7 +82,7 @@ def _detach(connection: int, output: int) -> None:
     """Own session, own output, no descriptor but its own, first to go when memory runs out."""
     os.setsid()
     zygote = os.getppid()
-    process_tree.die_with_parent()
+    subprocesses.die_with_parent()
     if os.getppid() != zygote:  # it had ended before we asked to end with it
         os._exit(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -105,11 +106,11 @@ def _detach(connection: int, output: int) -> None:
 
 
 def serve(channel: Channel) -> None:
-    imported, idleness = ImportedModules(), Idleness()
+    imported, ended = ImportedModules(), (perf_counter(), process_time())
     for number in itertools.count(1):
         wait_readable([channel], None)
         # Before the job is read: to read arrays of 76 MiB takes long enough to look like work that was left.
-        why_busy = idleness.why_broken()
+        why_busy = find_computation(*ended)
         try:
             message = channel.receive()
         except Closed:
@@ -127,7 +128,7 @@ def serve(channel: Channel) -> None:
         # What they hold may be large, and would stay in memory until another job comes.
         del message, job
         _collect(number)
-        idleness = Idleness()
+        ended = perf_counter(), process_time()
 
 
 def _usual_threads(variables: Mapping[str, str]) -> int:
@@ -139,17 +140,16 @@ def _usual_threads(variables: Mapping[str, str]) -> int:
     return count_cores()
 
 
-class Idleness:
-    """Does no computation run between two jobs? Such a computation would take the processor from the next job."""
+def find_computation(since: float, used: float) -> str:
+    """Why this process was not idle between two jobs: a computation would take the processor from the next one. Empty
+    if it was, or over a moment too short to tell.
 
-    def __init__(self) -> None:
-        self.since, self.used = perf_counter(), process_time()
-
-    def why_broken(self) -> str:
-        """Why it is not; empty if it is, or was too short to tell."""
-        idle_s = perf_counter() - self.since
-        is_busy = idle_s > 0.02 and process_time() - self.used > 0.3 * idle_s
-        return "a computation that an earlier job left" if is_busy else ""
+    Args:
+        since, used: `perf_counter` and `process_time` at the end of the last job.
+    """
+    idle_s = perf_counter() - since
+    is_busy = idle_s > 0.02 and process_time() - used > 0.3 * idle_s
+    return "a computation that an earlier job left" if is_busy else ""
 
 
 def _collect(number: int) -> None:
@@ -242,7 +242,7 @@ def _is_computing(looks: int) -> bool:
     """A function that returns before its computation is over leaves threads of XLA at work."""
     idle = 0
     for look in range(looks):
-        idle += not process_tree.running_threads()
+        idle += not subprocesses.running_threads()
         if idle > look / 5:  # the work goes from one thread to the other, and now and then a look falls between
             return False
         # Threads that have just finished look for more work, or wait for a processor to go to sleep on.
@@ -355,17 +355,13 @@ class Zygote:
         self.control = control
         self.can_fork = can_fork
         self.workers: set[int] = set()
-        process_tree.adopt_orphans()
-        self.wake = self._wake_on_end_of_child()
-        self.parent = _handle_of(os.getppid())
-
-    def _wake_on_end_of_child(self) -> int:
-        waiting, signalling = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
-        os.set_blocking(waiting, False)
-        os.set_blocking(signalling, False)
+        subprocesses.adopt_orphans()
+        self.wake, signalling = os.pipe()
+        for fd in (self.wake, signalling):
+            os.set_blocking(fd, False)
         signal.set_wakeup_fd(signalling, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler would write nothing there
-        return waiting
+        self.parent = _handle_of(os.getppid())
 
     def serve(self) -> None:
         """Until whoever started this process is gone."""
@@ -380,17 +376,15 @@ class Zygote:
                 try:
                     self.control.take()
                     while (message := self.control.pop()) is not None:
-                        self.answer(message)
+                        match message.document:
+                            case {"start": number}:
+                                self.start(number, message.fds)
+                            case {"ask": pid}:
+                                self.ask(pid)
+                            case {"kill": pid}:
+                                self.kill(pid)
                 except Closed:
                     return
-
-    def answer(self, message: Message) -> None:
-        if "start" in message.document:
-            self.start(message.document["start"], message.fds)
-        elif "ask" in message.document:
-            self.ask(message.document["ask"])
-        else:
-            self.kill(message.document["kill"])
 
     def start(self, number: int, fds: Sequence[int]) -> None:
         try:
@@ -436,7 +430,7 @@ class Zygote:
         until = monotonic() + PATIENCE_S
         # Again and again: what a killed process has started becomes ours, and can be seen, only once that is gone.
         while victims := self._victims(pid):
-            process_tree.kill(victims)
+            subprocesses.kill(victims)
             self.reap()
             if monotonic() > until or not self._victims(pid):
                 break
