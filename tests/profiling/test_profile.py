@@ -68,20 +68,6 @@ def of_small_operations(x: jax.Array) -> jax.Array:
 
 
 @tells_runs
-@pytest.mark.serial
-def test_a_call_of_many_small_operations_is_timed_also_without_the_recording() -> None:
-    found = benchax.profile(of_small_operations, jnp.ones(2))
-
-    cost = found.recording_cost
-    assert cost is not None
-    assert cost.unrecorded_s is not None
-    assert cost.events > 300
-    assert cost.factor is not None
-    assert cost.factor > 1.3, "the profiler takes 0.1 µs and more for each of its events"
-    assert "while nothing is recorded, a call takes" in str(found)
-
-
-@tells_runs
 def test_where_the_number_of_calls_is_given_none_is_made_without_the_recording() -> None:
     """A function that takes its inputs away can be called so often only."""
     inputs = iter([jnp.ones(2)] * 4)
@@ -134,10 +120,6 @@ def test_files_are_where_tensorboard_looks_and_perfetto_can_read_them(kept: Prof
     trace = json.loads(gzip.decompress(files["perfetto"].read_bytes()))
     assert "metadata" not in trace
     assert any(event["ph"] == "X" and event["name"].startswith("while") for event in trace["traceEvents"])
-    for event in trace["traceEvents"]:
-        assert {"ph", "pid", "name"} <= event.keys()
-        if event["ph"] == "X":
-            assert {"ts", "dur", "tid"} <= event.keys()
 
 
 @pytest.mark.slow

@@ -71,16 +71,6 @@ def test_the_trace_is_saved_however_python_ends(then: str, code: int, profile, p
     assert found["recorded_s"] > 0
 
 
-def test_it_stops_by_itself_and_what_is_written_outlives_sigkill(profile, project: Path) -> None:
-    killed = "os.kill(os.getpid(), signal.SIGKILL)"
-
-    for then, traces in ((killed, 0), (f"until(traces); {killed}", 1)):
-        ended = profile(then, duration_s=0.05 if traces else 60.0)
-
-        assert (ended.exit_code, ended.reports) == (137, ())
-        assert len(list(project.rglob("profile/plugins/profile/*/*.xplane.pb"))) == traces
-
-
 def test_a_compilation_does_not_use_up_the_time(profile) -> None:
     """Else a program that compiles for a minute would never be seen running."""
     compiling = """
@@ -117,23 +107,6 @@ def test_it_can_begin_later_ends_when_its_time_is_over_and_who_waits_is_told(pro
     assert found["recorded_s"] >= 0.2
     (file,) = project.glob("*.txt")
     assert file.read_text() == "enough is recorded; the report comes when the program ends"
-
-
-@pytest.mark.parametrize(
-    "own",
-    [
-        "with jax.profiler.trace('own'): f(x).block_until_ready()",
-        "jax.profiler.start_trace('own'); f(x); jax.profiler.stop_trace()",
-    ],
-)
-def test_a_trace_of_the_programs_own_works_as_without_us(own: str, profile, project: Path) -> None:
-    ended = profile(own)
-
-    found = only(ended)
-    assert ended.exit_code == 0
-    assert found["stopped_by"] == "trace of the program's own"
-    assert Path(found["xplane"]).exists()
-    assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == 1
 
 
 OWN = "import jax, jax.numpy as jnp\nwith jax.profiler.trace('own'): jnp.ones(3).block_until_ready()"

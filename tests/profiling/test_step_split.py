@@ -173,21 +173,6 @@ def test_marks_of_the_program_are_its_steps() -> None:
     assert [(one.name, one.per_step) for one in found.programs] == [("jit_part", 2)]
 
 
-def test_gradients_that_are_accumulated_make_one_step_of_several_calls() -> None:
-    calls: list[Event] = []
-    runs: list[Event] = []
-    for i in range(5 * STEPS):
-        name = "update" if i % 5 == 4 else "gradient"
-        calls += [call(name, 100 * i, 10)]
-        runs += [work(100 * i + 10, 20 if name == "update" else 50, i, hlo_module=f"jit_{name}")]
-
-    found = split_of(read(calls, runs))
-
-    assert found.name == "jit_gradient"
-    assert found.lengths_s == pytest.approx((0.0005,) * (STEPS - 2))
-    assert found.programs[0].per_step == 4
-
-
 def times(name: str, count: int, every_us: int, lasting_us: int = 50, at_us: int = 0) -> list[Event]:
     """Calls of one program."""
     return [call(name, at_us + every_us * i, lasting_us) for i in range(count)]
@@ -201,6 +186,8 @@ def runs(
 
 
 QUEUE_OF_13 = [*times("step", 1, 1, 3000), *times("step", 13, 4, 3, at_us=3100)]
+ACCUMULATED = ["gradient"] * 4 + ["update"]
+EVALUATIONS = [i for i in range(STEPS) if i % 3 == 2]
 SETUP = [call(f"setup_{i}", 1000 * i + 100, 800) for i in range(5)]
 SETUP_RUNS = [work(1000 * i + 110, 700, 10 + i, hlo_module=f"jit_setup_{i}") for i in range(5)]
 
@@ -245,8 +232,36 @@ SETUP_RUNS = [work(1000 * i + 110, 700, 10 + i, hlo_module=f"jit_setup_{i}") for
             None,
         ),
         (times("step", 2, 1000, 100), runs(2, 1000, 300, at_us=100, first=1), "", (0.0014,)),
+        # Gradients that are accumulated.
+        (
+            [call(name, 100 * i, 10) for i, name in enumerate(ACCUMULATED * STEPS)],
+            [work(100 * i + 10, 50, i, hlo_module=f"jit_{name}") for i, name in enumerate(ACCUMULATED * STEPS)],
+            "jit_gradient",
+            (0.0005,) * (STEPS - 2),
+        ),
+        # Evaluations that take longer than the steps.
+        (
+            [*times("step", STEPS, 2000), *(call("evaluate", 2000 * i + 500, 50) for i in EVALUATIONS)],
+            [
+                *runs(STEPS, 2000, 400, at_us=10),
+                *(work(2000 * i + 510, 1400, 50 + i, hlo_module="jit_evaluate") for i in EVALUATIONS),
+            ],
+            "jit_step",
+            (0.002,) * 4,
+        ),
     ],
-    ids=["compiles", "ahead", "queue", "queue of one", "device", "set-up", "others work", "two"],
+    ids=[
+        "compiles",
+        "ahead",
+        "queue",
+        "queue of one",
+        "device",
+        "set-up",
+        "others work",
+        "two",
+        "accumulated",
+        "evaluated",
+    ],
 )
 def test_steps_are_those_of_the_program_whose_work_repeats(
     calls: list[Event], device: list[Event], name: str, lengths_s: tuple[float, ...] | None
@@ -255,20 +270,8 @@ def test_steps_are_those_of_the_program_whose_work_repeats(
 
     assert (found.mark, found.name) == ("program" if name else "none", name)
     assert lengths_s is None or found.lengths_s == pytest.approx(lengths_s)
+    assert name != "jit_gradient" or found.programs[0].per_step == 4
     assert read([Event("anything", 0, 100)], []).split is None, "no program at all"
-
-
-def test_a_loop_whose_evaluations_take_longer_than_its_steps_is_one() -> None:
-    calls: list[Event] = []
-    runs: list[Event] = []
-    for i in range(STEPS):
-        calls += [call("step", 2000 * i, 50), *([call("evaluate", 2000 * i + 500, 50)] if i % 3 == 2 else [])]
-        runs += [work(2000 * i + 10, 400, i)]
-        runs += [work(2000 * i + 510, 1400, 50 + i, hlo_module="jit_evaluate")] if i % 3 == 2 else []
-
-    found = split_of(read(calls, runs))
-
-    assert (found.name, found.lengths_s) == ("jit_step", pytest.approx((0.002,) * 4))
 
 
 def test_where_nothing_repeats_the_recording_is_split() -> None:
@@ -314,15 +317,6 @@ def test_pythons_own_library_a_loop_or_an_iterator_up_to_the_end_is_no_call_of_a
         found = split_of(read([call("step", 0, 50)], [work(100, 300, 1)], samples))
 
         assert found.parts[0].kind == kind
-
-
-def test_where_no_step_was_found_all_that_was_sampled_is_split() -> None:
-    samples = tuple(sample(at, LOOP, cpu_us=100) for at in range(0, 2001, 100))
-
-    found = split_of(read([call("step", 1000, 50)], [work(1100, 300, 1)], samples))
-
-    assert found.mean_s == pytest.approx(2e-3)
-    assert parts(found)["device"] == 300
 
 
 def test_an_evaluation_between_two_steps_explains_the_slowest_one() -> None:

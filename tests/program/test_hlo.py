@@ -67,17 +67,6 @@ def test_a_captured_array_is_counted_as_a_constant(dtype: str):
     assert captured.nbytes <= hlo.constant_bytes(text) <= 4 * captured.nbytes + 64
 
 
-@pytest.mark.parametrize(
-    ("fn", "args", "least", "most"),
-    [
-        (lambda x, y: x @ y, (RANDOM, RANDOM), 0, 0),
-        (lambda x: x + RANDOM.sum(0), (np.ones(64, np.float32),), 256, 511),  # folded away, but for its result
-    ],
-)
-def test_only_what_is_left_of_constants_counts(fn: Any, args: tuple[Any, ...], least: int, most: int):
-    assert least <= hlo.constant_bytes(text_of(fn, *args)) <= most
-
-
 def test_constants_of_every_form_are_counted():
     text = """
   %constant.3 = f32[2,2]{1,0} constant({ { 1, 2 }, { 3, 4 } })
@@ -146,14 +135,6 @@ def test_a_large_operation_is_shared_among_threads(size: int, is_shared: bool):
         pytest.skip("there is one thread")
 
     assert hlo.is_shared_among_threads(text_of(jnp.sin, f32(size))) == is_shared
-
-
-def test_a_program_without_loops_has_none():
-    def while_(x: jax.Array) -> jax.Array:
-        with jax.named_scope("my while(x)"):
-            return jnp.sin(x)
-
-    assert not hlo.has_while(text_of(while_, RANDOM))
 
 
 @pytest.mark.parametrize(

@@ -99,17 +99,6 @@ def test_every_operand_counts(file: Path) -> None:
     assert tried > 0
 
 
-def chain(changed: int) -> Callable[[Any, Any], Any]:
-    """What the predecessor called the same, because the pictures resemble each other."""
-
-    def run(x: Any, y: Any) -> Any:
-        for n in range(40):
-            x = jnp.sort(jnp.cos(x) if n == changed else jnp.sin(x), axis=n % 2)
-        return x
-
-    return run
-
-
 def usual(x: Any, y: Any) -> Any:
     return jnp.sin(x) @ y
 
@@ -123,9 +112,8 @@ def usual(x: Any, y: Any) -> Any:
         (usual, lambda x, y: jnp.sin(jnp.sin(x)) @ y),
         (usual, lambda x, y: jnp.sin(x @ y)),
         (usual, lambda x, y: (jnp.sin(x) @ y).astype(jnp.bfloat16)),
-        (chain(7), chain(8)),
     ],
-    ids=["operation", "operands", "constant", "one more", "order", "dtype", "one of forty"],
+    ids=["operation", "operands", "constant", "one more", "order", "dtype"],
 )
 def test_a_changed_program_differs(one: Callable[..., Any], other: Callable[..., Any]) -> None:
     x = jnp.ones((8, 8))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,19 +63,10 @@ def test_what_is_too_quick_to_keep_is_told_with_the_setting_that_keeps_it(tmp_pa
     assert set(fates(fresh(tmp_path / "cache", **{name: value}))) == {"written"}
 
 
-@pytest.fixture
-def cache() -> Iterator[Any]:
-    """Sets JAX's settings, and puts them back."""
-    names = ("jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: jax.config.values[name] for name in names}
-
-    def settings(**given: object) -> None:
-        for name, value in given.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-
-    yield settings
-    settings(**before)
+def configure(**settings: object) -> None:
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def compiled(name: str) -> None:
@@ -87,6 +77,7 @@ def compiled(name: str) -> None:
     jax.jit(fn)(jnp.float32(2))
 
 
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(
     ("folder", "is_enabled", "why_off"),
     [
@@ -96,9 +87,9 @@ def compiled(name: str) -> None:
     ],
 )
 def test_a_cache_that_is_off_says_why_and_one_of_another_machine_is_not_judged(
-    folder: str | None, is_enabled: bool, why_off: str | None, cache: Any
+    folder: str | None, is_enabled: bool, why_off: str | None
 ) -> None:
-    cache(jax_compilation_cache_dir=folder, jax_enable_compilation_cache=is_enabled)
+    configure(jax_compilation_cache_dir=folder, jax_enable_compilation_cache=is_enabled)
 
     with watch_cache() as found:
         if why_off:
@@ -109,9 +100,10 @@ def test_a_cache_that_is_off_says_why_and_one_of_another_machine_is_not_judged(
     assert found.keeping_setting is None
 
 
-def test_a_folder_that_cannot_be_made_is_said_to_be_unwritable(cache: Any, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cache")
+def test_a_folder_that_cannot_be_made_is_said_to_be_unwritable(tmp_path: Path) -> None:
     (tmp_path / "file").touch(mode=0o777)  # one that could be entered, were it a folder
-    cache(
+    configure(
         jax_compilation_cache_dir=str(tmp_path / "file" / "cache"),
         jax_persistent_cache_min_compile_time_secs=0.0,
     )
@@ -124,8 +116,9 @@ def test_a_folder_that_cannot_be_made_is_said_to_be_unwritable(cache: Any, tmp_p
     assert "hit" not in {program.fate for program in found.programs}
 
 
-def test_programs_have_the_names_that_jax_gives_them(cache: Any) -> None:
-    cache(jax_compilation_cache_dir=None)
+@pytest.mark.usefixtures("cache")
+def test_programs_have_the_names_that_jax_gives_them() -> None:
+    configure(jax_compilation_cache_dir=None)
 
     with watch_cache() as found:
         compiled("a_name_of_its_own")

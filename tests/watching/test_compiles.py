@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,29 +31,6 @@ def fresh() -> Callable[..., Any]:
 
 def kinds(log: CompileLog) -> list[str]:
     return [event.kind for event in log.events]
-
-
-def test_the_first_call_traces_lowers_and_compiles():
-    with watch_compiles() as log:
-        fresh()(X3)
-
-    assert kinds(log) == ["trace", "lower", "compile"]
-    assert log.compiles == 1
-    assert all(event.elapsed_s >= 0 for event in log.events)
-    # JAX below 0.6.1 names the function in none of its events.
-    assert all("twice" in event.fun_name for event in log.events if event.fun_name is not None)
-
-
-def test_a_warm_call_does_nothing():
-    function = fresh()
-    function(X3)
-
-    with watch_compiles() as log:
-        function(X3)
-
-    assert log.events == []
-    assert log.compiles == 0
-    assert log.is_reliable
 
 
 def test_a_log_is_live_and_ends_with_its_block_and_blocks_may_be_nested():
@@ -87,15 +63,6 @@ def test_a_program_from_the_persistent_cache_is_not_a_compile(cache: Path):
     assert (first.compiles, first.cache_hits, first.events[-1].fate) == (1, 0, "written")
     assert kinds(second) == ["trace", "lower", "compile"]
     assert (second.compiles, second.cache_hits, second.events[-1].fate) == (0, 1, "hit")
-
-
-def test_other_threads_are_not_counted():
-    with watch_compiles() as log:
-        thread = threading.Thread(target=fresh(), args=(X3,))
-        thread.start()
-        thread.join()
-
-    assert log.events == []
 
 
 def test_an_exception_passes_and_the_listeners_go(monkeypatch: pytest.MonkeyPatch):

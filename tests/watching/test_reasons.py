@@ -48,6 +48,10 @@ def test_the_first_call_is_a_first_call():
     assert why(lambda: f(X3)) == [("first call", "first call")]
 
 
+def square(x: Any) -> Any:
+    return (x * x).sum()
+
+
 LONG = tuple(range(100))
 STATIC = {"static_argnames": "n"}
 DIFFERENT: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
@@ -82,24 +86,32 @@ def test_what_differs_from_the_nearest_earlier_call_is_told(name: str, snapshot:
     assert why(*(functools.partial(f, **one) for one in given)) == snapshot
 
 
-def test_a_static_argument_by_its_number_counted_from_the_end():
-    f = jax.jit(lambda x, name: x + 1, static_argnums=-1)
-
-    found = why(lambda: f(X3, "a"), lambda: f(X3, "b"))
-
-    assert found == [("static", "static name: 'a' → 'b' (each value is compiled on its own)")]
+class Config:
+    """Without __eq__."""
 
 
-def test_a_static_object_without_eq():
-    class Config:
-        pass
+WAYS: dict[str, tuple[Callable[[], Any], list[Callable[[Any], Any]]]] = {
+    # what is made once, and each call of it
+    "static, counted from the end": (
+        lambda: jax.jit(lambda x, name: x + 1, static_argnums=-1), [lambda f: f(X3, "a"), lambda f: f(X3, "b")]
+    ),
+    "static without __eq__": (lambda: fresh(**STATIC), [lambda f: f(X3, n=Config())] * 2),
+    "by keyword": (fresh, [lambda f: f(X3), lambda f: f(x=X3)]),
+    "settings": (lambda: lambda x: x + 1, [lambda f: jax.jit(f)(X3), lambda f: jax.jit(f, donate_argnums=0)(X3)]),
+    "transformation": (
+        lambda: jax.jit(lambda x: (x * x).sum()),
+        [lambda f: f(X3), lambda f: jax.vmap(f)(np.ones((2, 3), np.float32))],
+    ),
+    "cleared": (fresh, [lambda f: f(X3), lambda f: f.clear_cache(), lambda f: f(X3)]),
+}  # fmt: skip
 
-    f = fresh(static_argnames="n")
 
-    ((kind, text),) = why(lambda: f(X3, n=Config()), lambda: f(X3, n=Config()))
+@pytest.mark.parametrize("name", WAYS)
+def test_what_was_called_in_another_way_is_told(name: str, snapshot: Any):
+    make, ways = WAYS[name]
+    f = make()
 
-    assert kind == "static"
-    assert text.startswith("static n: another instance of Config, which has no __eq__")
+    assert why(*(functools.partial(way, f) for way in ways)) == snapshot
 
 
 def test_static_functions_and_objects_are_shown_without_their_addresses_and_are_not_said_to_become_arrays():
@@ -150,10 +162,6 @@ def test_a_function_made_anew_in_each_turn(make: Callable[[], Any], name: str):
     assert kind == "new function"
     assert text.startswith(f"new function object: {name} of ")
     assert text.endswith("was made again, and each one is compiled; make it, and jax.jit it, once outside of the loop")
-
-
-def square(x: Any) -> Any:
-    return (x * x).sum()
 
 
 @pytest.mark.parametrize(
@@ -218,14 +226,6 @@ def test_attributes_of_flax_modules_are_told_by_their_whole_path():
     assert [reason.text for c in seen.recompiles for reason in c.reasons].count("net.rate: 0.5 → 0.25") == 1
 
 
-def test_by_keyword_and_by_position():
-    f = fresh()
-
-    assert why(lambda: f(X3), lambda: f(x=X3)) == [
-        ("keyword", "x: given by keyword now, by position before; call it in one way")
-    ]
-
-
 def test_configuration():
     f = fresh()
 
@@ -240,23 +240,6 @@ def test_configuration():
     assert "highest" in text.lower()
 
 
-def test_other_settings_of_jit():
-    def f(x: Any) -> Any:
-        return x + 1
-
-    found = why(lambda: jax.jit(f)(X3), lambda: jax.jit(f, donate_argnums=0)(X3))
-
-    assert found == [("settings", "jax.jit was given another donate_argnums: () → (0,)")]
-
-
-def test_under_a_transformation():
-    f = jax.jit(lambda x: (x * x).sum())
-
-    found = why(lambda: f(X3), lambda: jax.vmap(f)(np.ones((2, 3), np.float32)))
-
-    assert found == [("transformation", "under vmap now, called plainly before: JAX compiles each on its own")]
-
-
 def test_a_backward_pass_is_told_by_its_shapes():
     grad = jax.grad(jax.jit(lambda x: jax.lax.exp(x)))
 
@@ -268,18 +251,6 @@ def test_a_backward_pass_is_told_by_its_shapes():
     assert [c.function for c in own] == ["<lambda>", "<lambda>, inside a transformation"]
     if frames.can_tell_earlier_calls():
         assert own[0].why == "first call under a derivative"
-
-
-def test_cleared_caches():
-    f = fresh()
-
-    def clear() -> None:
-        f.clear_cache()
-
-    ((kind, text),) = why(lambda: f(X3), clear, lambda: f(X3))
-
-    assert kind == "cleared"
-    assert "jax.clear_caches() or .clear_cache() was called" in text
 
 
 @can_tell

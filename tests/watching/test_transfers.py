@@ -158,16 +158,6 @@ def test_what_a_compiled_program_hands_to_a_callback_is_not_read_by_a_line(tell:
     assert found.of("device to host") == []
 
 
-def test_a_branch_on_a_result_is_found() -> None:
-    x = jnp.float32(2)
-
-    with watch_transfers() as found:
-        if x > W[0]:
-            at = line_above()
-
-    assert [is_here(t, at) for t in found.of("device to host")] == [True]
-
-
 def test_blocks_may_be_nested() -> None:
     with watch_transfers() as outer:
         float(W[0])
