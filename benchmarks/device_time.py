@@ -32,7 +32,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.timers.device import event_cost
 from benchax.profiling import events
 from benchax.profiling.operations import STATS, ProgramRun, device_runs
-from benchax.profiling.session import session
+from benchax.profiling.profile import session
 
 TRUTHS_US = (2, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
 TIMERS = ("device", "in_graph", "wall")

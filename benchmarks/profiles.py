@@ -130,7 +130,7 @@ def recording() -> None:
     import jax
     import jax.numpy as jnp
 
-    from benchax.profiling.session import session
+    from benchax.profiling.profile import session
 
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda i, y: jnp.sin(y @ x), x))
     x = jnp.full((64, 64), 0.01)

@@ -313,7 +313,7 @@ def test_a_program_that_is_served_runs_unchanged_and_is_recorded_while_it_runs(
 
 def test_a_program_that_refuses_to_be_recorded_says_why(benchax: Callable[..., Done], project: Path) -> None:
     from benchax.profiling import serve
-    from benchax.profiling.session import session
+    from benchax.profiling.profile import session
 
     with serve() as server, session():
         done = benchax("profile", "--attach", str(server.port))

@@ -22,7 +22,7 @@ from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.device import EventCost
 from benchax.model import Measurement
 from benchax.profiling.operations import ProgramRun
-from benchax.profiling.session import session
+from benchax.profiling.profile import session
 
 pytestmark = tells_runs  # `serial` are those that look at the length of what they record: a neighbour disturbs it
 
@@ -236,7 +236,7 @@ def test_the_same_program_on_several_devices_is_one_run_for_each_call() -> None:
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from benchax.profiling import events, operations
-from benchax.profiling.session import session
+from benchax.profiling.profile import session
 x = jax.device_put(np.ones(2**20, np.float32), NamedSharding(Mesh(jax.devices(), "d"), PartitionSpec("d")))
 f = jax.jit(lambda x: jax.numpy.sin(x) * 2)
 f(x).block_until_ready()

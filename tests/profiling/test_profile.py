@@ -16,8 +16,7 @@ from jax_versions import tells_runs
 import benchax
 from benchax.errors import NotMeasured, UsageError
 from benchax.profiling.events import read
-from benchax.profiling.profile import Recording
-from benchax.profiling.session import session
+from benchax.profiling.profile import Recording, session
 from benchax.results.profile import Profile
 
 

@@ -18,7 +18,7 @@ from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
 from benchax.profiling.events import read
 from benchax.profiling.operations import STATS, ProgramRun, device_runs
-from benchax.profiling.session import session
+from benchax.profiling.profile import session
 from benchax.profiling.trace import profile_of
 
 US = 10**6

@@ -23,8 +23,8 @@ import pytest
 from benchax.errors import NotMeasured, UsageError
 from benchax.hooks.command import EndedCommand, run
 from benchax.profiling import files, serve
+from benchax.profiling.profile import session
 from benchax.profiling.serving import HOOK, HOST, Ask, Attached, ProfileServer, attach, key_file
-from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
 
 SHORT = Ask(0.05)

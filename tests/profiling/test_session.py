@@ -11,38 +11,38 @@ import jax
 import pytest
 
 from benchax.errors import UsageError
-from benchax.profiling import session
-from benchax.profiling.session import about_folder, about_nvidia, about_profilers, kernels_apart
+from benchax.profiling import profile
+from benchax.profiling.profile import about_folder, about_nvidia, about_profilers, kernels_apart
 
-APART_FLAGS = session.NO_COMMAND_BUFFERS
+APART_FLAGS = profile.NO_COMMAND_BUFFERS
 APART = ("no-command-buffers", "info")
 ADMIN_ONLY = "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n"
 
 
-def codes(found: Iterable[session.Remark]) -> list[tuple[str, str]]:
+def codes(found: Iterable[profile.Remark]) -> list[tuple[str, str]]:
     return [(remark.code, remark.severity) for remark in found]
 
 
 def test_nothing_is_said_where_nothing_is_wrong(tmp_path: Path) -> None:
-    assert session.preflight(tmp_path / "new" / "folder") == []
+    assert profile.preflight(tmp_path / "new" / "folder") == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_trace_that_runs_already_stops_us(tmp_path: Path) -> None:
     jax.profiler.start_trace(str(tmp_path))
     try:
-        found = session.preflight()
+        found = profile.preflight()
     finally:
         jax.profiler.stop_trace()
 
     assert codes(found) == [("profiler-running", "error")]
     with pytest.raises(UsageError, match=r"cannot profile: jax\.profiler is tracing this process already"):
-        session.stop_at_errors(found)
-    assert session.preflight() == []
+        profile.stop_at_errors(found)
+    assert profile.preflight() == []
 
 
 def test_nsight_around_us_takes_the_kernels_on_a_gpu_only() -> None:
-    nsys = session.running({"NSYS_PROFILING_SESSION_ID": "7"})
+    nsys = profile.running({"NSYS_PROFILING_SESSION_ID": "7"})
 
     assert nsys == "Nsight Systems"
     assert codes(about_profilers(nsys, "gpu")) == [("profiler-running", "error")]
@@ -71,28 +71,28 @@ def test_command_buffers_are_a_warning_with_the_flag_that_turns_them_off() -> No
 @pytest.mark.parametrize(("version", "expected"), [("cuda 12090", [("command-buffers", "warning")]), ("rocm 6.3", [])])
 def test_only_of_nvidia_it_is_said_what_hides_kernels(version: str, expected: Any, monkeypatch: Any) -> None:
     device = SimpleNamespace(client=SimpleNamespace(platform_version=version))
-    monkeypatch.setattr(session.jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(session.jax, "devices", lambda: [device])
+    monkeypatch.setattr(profile.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(profile.jax, "devices", lambda: [device])
     monkeypatch.setenv("XLA_FLAGS", "")
-    monkeypatch.setattr(session, "NVIDIA_PARAMS", Path("no such file"))
+    monkeypatch.setattr(profile, "NVIDIA_PARAMS", Path("no such file"))
 
-    assert codes(session.preflight()) == expected
+    assert codes(profile.preflight()) == expected
 
 
 def test_the_kernels_of_a_function_are_recorded_one_by_one_unless_the_user_decided(monkeypatch: Any) -> None:
-    monkeypatch.setattr(session, "has_jax_plugins", lambda: True)
+    monkeypatch.setattr(profile, "has_jax_plugins", lambda: True)
 
     assert kernels_apart({"XLA_FLAGS": "--a=1"}) == {"XLA_FLAGS": "--a=1 --xla_gpu_enable_command_buffer="}
     assert kernels_apart({"XLA_FLAGS": "--xla_gpu_enable_command_buffer=FUSION"}) == {}
-    monkeypatch.setattr(session, "has_jax_plugins", lambda: False)
+    monkeypatch.setattr(profile, "has_jax_plugins", lambda: False)
     assert kernels_apart({}) == {}
 
 
 def test_an_old_jax_is_a_warning(monkeypatch: Any) -> None:
-    monkeypatch.setattr(session.jax, "__version__", "0.6.0")
-    monkeypatch.delattr(session.jax.profiler, "ProfileOptions", raising=False)
+    monkeypatch.setattr(profile.jax, "__version__", "0.6.0")
+    monkeypatch.delattr(profile.jax.profiler, "ProfileOptions", raising=False)
 
-    (remark,) = session.about_options()
+    (remark,) = profile.about_options()
 
     assert (remark.code, remark.severity) == ("no-profile-options", "warning")
     assert "0.6.0" in remark.message

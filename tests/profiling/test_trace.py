@@ -17,7 +17,7 @@ from xspace_by_hand import Event, block, number, op, plane, program, space
 import benchax
 from benchax import kept_peaks
 from benchax.environment import fingerprint
-from benchax.profiling import session
+from benchax.profiling import profile
 from benchax.profiling.events import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.inspection import Peaks
@@ -340,6 +340,6 @@ def test_a_machine_that_cannot_be_told_disturbs_nobody(monkeypatch: pytest.Monke
     def fail() -> str:
         raise OSError("no /proc")
 
-    monkeypatch.setattr(session, "fingerprint", fail)
+    monkeypatch.setattr(profile, "fingerprint", fail)
 
     assert benchax.profile(jax.jit(jnp.sin), jnp.ones(8), runs=3).fingerprint is None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import benchax
 from benchax.results.watch import Watch
-from benchax.watching import frames, functions, signatures
+from benchax.watching import frames, signatures, watch
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 can_tell = pytest.mark.skipif(not frames.can_tell_earlier_calls(), reason="this JAX does not tell of earlier calls")
@@ -313,12 +313,12 @@ def test_sharding_is_told_between_committed_arrays():
     [("jit(f)", "f"), ("f", "f"), ("jit(<lambda>)", "<lambda>"), ("pmap(f(x))", "f(x)"), ("jit(f\ng)", "f\ng")],
 )
 def test_the_program_is_named_as_its_function(event: str, name: str):
-    assert functions.program_name(event) == name
+    assert watch.program_name(event) == name
 
 
 @given(st.text(max_size=200))
 def test_any_event_name_is_read(event: str):
-    assert functions.program_name(f"jit({event})") == event
+    assert watch.program_name(f"jit({event})") == event
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

@@ -12,9 +12,8 @@ import numpy as np
 from jax_versions import shows_calls
 
 from benchax.results.watch import Watch, WatchedSteps
-from benchax.watching.functions import StepCalls
 from benchax.watching.transfers import watch_transfers
-from benchax.watching.watch import watch
+from benchax.watching.watch import StepCalls, watch
 
 
 @contextlib.contextmanager

@@ -205,7 +205,7 @@ def profile_cases(
     runs: int | None = None,
 ) -> int:
     """Records each case in a worker, shows it, and returns the exit code."""
-    from benchax.profiling.session import kernels_apart
+    from benchax.profiling.profile import kernels_apart
     from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingRequest
 
@@ -373,7 +373,7 @@ def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: flo
     It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. Your own
     settings stay. It was written from NVIDIA's documentation (JAX-Toolbox).
     """
-    from benchax.profiling.session import NO_COMMAND_BUFFERS
+    from benchax.profiling.profile import NO_COMMAND_BUFFERS
 
     # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
     options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
@@ -480,7 +480,7 @@ class RecordingFolder:
 
     def __init__(self, folder: Path) -> None:
         """Raises UsageError if a trace can't be written there."""
-        from benchax.profiling.session import about_folder, stop_at_errors
+        from benchax.profiling.profile import about_folder, stop_at_errors
 
         stop_at_errors(about_folder(folder))
         self.folder = folder

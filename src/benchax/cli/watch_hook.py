@@ -14,9 +14,8 @@ from benchax.reporting import terminal
 from benchax.reporting.display import document_of
 from benchax.reporting.document import encode_document
 from benchax.watching.compiles import watch_cache
-from benchax.watching.functions import StepCalls
 from benchax.watching.transfers import watch_transfers
-from benchax.watching.watch import main_thread_share, watch
+from benchax.watching.watch import StepCalls, main_thread_share, watch
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:

@@ -473,7 +473,7 @@ def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
     Raises:
         NotMeasured: it could not be recorded, or the recording lacks a device or some of its work.
     """
-    from benchax.profiling.session import session  # noqa: PLC0415  # with the reader of traces, 0.1 s
+    from benchax.profiling.profile import session  # noqa: PLC0415  # with the reader of traces, 0.1 s
     from benchax.profiling.trace import profile_of  # noqa: PLC0415
 
     calls = [subject.ready() for _ in range(CALLS)]

@@ -30,9 +30,9 @@ from benchax.source_files import owner_of
 from benchax.watching import frames
 from benchax.watching.compiles import CompileEvent, Listening
 from benchax.watching.frames import JaxCall, watch_lowering
-from benchax.watching.functions import FunctionLocation, place_of
 from benchax.watching.signatures import name_arguments
 from benchax.watching.transfers import reads_unseen
+from benchax.watching.watch import FunctionLocation, place_of
 
 # ---- values that a function reads ------------------------------------------------------------------------------------
 #

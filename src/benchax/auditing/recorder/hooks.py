@@ -28,8 +28,8 @@ from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.source_files import is_generated, is_in_package, outward, owner_of
 from benchax.specs import ArraySpec, short_dtype, spec_of
 from benchax.watching.frames import JaxCall, calling, is_of_jax, user_line
-from benchax.watching.functions import place_of
 from benchax.watching.transfers import BatchedCall, clock, watch_transfers
+from benchax.watching.watch import place_of
 
 # ---- hooks -----------------------------------------------------------------------------------------------------------
 #

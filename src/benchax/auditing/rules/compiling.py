@@ -28,7 +28,7 @@ from benchax.results.audit import Where
 from benchax.results.watch import CachedProgram, Compile, FunctionCount
 from benchax.source_files import owner_of
 from benchax.units import count, percent, plural, seconds
-from benchax.watching.functions import CONTROL_FLOW
+from benchax.watching.watch import CONTROL_FLOW
 
 BEGINNINGS = frozenset({"weak type", "committed", "sharding"})
 """How an argument can differ between the first call and the next one, with the same shape and dtype."""

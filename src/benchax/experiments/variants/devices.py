@@ -79,7 +79,7 @@ from benchax.options import resolve
 from benchax.profiling.events import programs, read, unite
 from benchax.profiling.memory import device_name
 from benchax.profiling.operations import KEEP, operations
-from benchax.profiling.session import session
+from benchax.profiling.profile import session
 from benchax.profiling.trace import profile_of
 from benchax.program import hlo
 from benchax.program.compiled import memory_plan

@@ -33,7 +33,7 @@ from benchax.measuring.program import first_line
 from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
 from benchax.profiling import events
 from benchax.profiling.operations import STATS, ProgramRun, device_runs
-from benchax.profiling.session import session
+from benchax.profiling.profile import session
 from benchax.units import percent, plural, seconds
 
 MOST_SHARE = 0.10
