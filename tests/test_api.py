@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,42 +85,6 @@ def test_every_number_is_there_or_its_absence_explained(row: Measurement) -> Non
     assert unexplained == []
 
 
-def test_printed_it_has_a_line_for_every_stage(row: Measurement) -> None:
-    text = str(row)
-
-    labels = ["transfer in", "trace", "lower", "compile", "first run", "dispatch", "transfer out", "wall", "pipelined"]
-    labels += ["planned peak", "operations"]
-    assert [label for label in labels if f"\n  {label} " not in text] == []
-    assert text.startswith("product ")
-    assert "checked  " in text
-    absent = " ".join(text.partition("not measured: ")[2].split())
-    for label, what in (
-        ("memory during a call", "compiled_rise_bytes"),
-        ("memory during an eager call", "eager_rise_bytes"),
-    ):
-        assert (label in absent) == (row.why_absent(f"memory.{what}") is not None)
-
-
-def test_at_a_prompt_it_is_one_short_line_and_in_a_notebook_html(row: Measurement) -> None:
-    line, html = repr(row), row._repr_html_() or ""
-
-    assert line.startswith("<Measurement product ")
-    assert "in_graph" in line
-    assert (len(line) <= 160, len(line.splitlines())) == (True, 1)
-    assert html.startswith("<div class='benchax'")
-    assert ">wall<" in html
-
-
-def test_a_failing_function_is_a_row_whose_name_cannot_become_html() -> None:
-    failed = short(broken, "f32[8]", name="<script>alert(1)</script>")
-
-    assert failed.failure is not None
-    assert failed.failure.message.startswith(f"ValueError: it is broken (at {__file__}:")
-    html = failed._repr_html_() or ""
-    assert "<script" not in html
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
-
-
 # ---- what may be given ------------------------------------------------------------------------------------------
 
 
@@ -173,23 +136,6 @@ def test_a_cold_process_measures_what_is_defined_here() -> None:
     assert (m.failure, m.stages.cold) == (None, "process")
 
 
-def test_what_cannot_travel_to_a_cold_process_is_a_row() -> None:
-    m = short(lambda x: x, threading.Lock(), name="locked", cold_process=True)
-
-    assert m.failure is not None
-    assert "case 'locked' cannot be sent to a worker process: TypeError: cannot pickle" in m.failure.message
-
-
-def test_eager_and_jitted_together_tell_when_compiling_pays() -> None:
-    eager = short(product, "f32[8,8]", "f32[8,8]", jit=False)
-    jitted = short(product, "f32[8,8]", "f32[8,8]")
-
-    result = benchax.break_even(eager, jitted)
-
-    assert result.build_s == jitted.stages.build_s
-    assert "ompiling (" in str(result)  # what it says of rows taken one after the other depends on the machine
-
-
 # ---- what is refused, before anything runs ----------------------------------------------------------------------
 
 
@@ -223,17 +169,6 @@ def test_an_argument_of_the_function_may_be_called_as_in_jit_or_nearly_as_an_opt
 
     assert m.failure is None
     assert m.signature == "f32[8,8], n=3, axis=1, static_argnums=2.0, time=2.0"
-
-
-def test_what_jit_calls_static_and_donated_is_understood() -> None:
-    def power(x: Any, n: int, axis: int) -> Any:
-        assert isinstance(n, int)
-        return (x**n).sum(axis)
-
-    m = short(power, "f32[8,8]", 3, axis=1, static_argnums=1, static_argnames=["axis"], donate_argnums=(0,))
-
-    assert m.failure is None
-    assert "3, axis=1" in m.signature
 
 
 # ---- what is stored ---------------------------------------------------------------------------------------------
@@ -296,16 +231,6 @@ def test_a_failing_case_does_not_end_the_run_whose_rows_share_an_id() -> None:
 
     assert [(m.case.name, m.status) for m in rows] == [("double", "ok"), ("broken", "failed"), ("sin", "ok")]
     assert (len({m.run_id for m in rows}), other.run_id == rows[0].run_id) == (1, False)
-
-
-def test_rows_that_cannot_be_stored_are_given_out_and_listed(project: Path) -> None:
-    (project / "taken").write_text("a file")
-    outcome = RunOutcome()
-
-    rows = list(run(cases(broken, broken), call=SHORT | {"store": "taken"}, outcome=outcome))
-
-    assert [unstored.row for unstored in outcome.unstored] == rows
-    assert (len(rows), outcome.row_ids) == (2, {})
 
 
 def test_a_wrong_option_of_the_last_case_is_refused_before_the_first_runs() -> None:

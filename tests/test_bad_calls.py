@@ -49,13 +49,6 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(project: Any, snap
     assert {name: refusal(call) for name, call in CALLS.items()} == snapshot
 
 
-def test_false_is_no_progress_for_whoever_takes_any(project: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    found = benchax.inspect(jnp.tanh, "f32[8]", progress=False)
-
-    assert found.signature == "f32[8]"
-    assert capsys.readouterr() == ("", "")
-
-
 def test_arguments_beyond_the_signature_may_be_static_where_it_takes_any_number() -> None:
     def total(*xs: Any, **named: Any) -> Any:
         return sum(xs) * named["scale"]

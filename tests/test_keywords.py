@@ -18,11 +18,6 @@ def measure(fn: Any, *args: Any, max_time_s: Any = None, seed: Any = None, **kwa
     return kwargs
 
 
-@guard_keywords()
-def collect(paths: str = ".", *, pattern: str = "") -> str:
-    return paths + pattern
-
-
 def noisy(x: Any, seed: int = 0) -> Any:
     return x + seed
 
@@ -35,18 +30,6 @@ def test_what_is_no_option_or_an_argument_of_the_function_goes_there() -> None:
     assert measure(anything, 1, learning_rate=3) == {"learning_rate": 3}
     assert measure(lambda x, max_time: x, 1, max_time=3) == {"max_time": 3}
     assert measure(noisy, 1, seed=None) == {}
-
-
-def test_of_several_functions_each_is_asked() -> None:
-    for several in ([anything, noisy], {"a": anything, "b": noisy}):
-        said = refusal(measure, several, 1, seed=3)
-        assert said.startswith("seed=3 is both an option of measure and an argument of the function")
-
-
-def test_who_passes_nothing_on_takes_its_own_options_only() -> None:
-    assert collect(paths="a", pattern="b") == "ab"
-    said = refusal(collect, patern="b")
-    assert said.startswith("patern='b' is no option of collect\nexpected 'pattern'? Permitted is one")
 
 
 def test_a_builtin_takes_no_name_that_we_know_of() -> None:

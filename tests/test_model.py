@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from measurement_strategies import HOST, RICH, case_ids, measurements
+from measurement_strategies import HOST, RICH
 from refusals import refusal
 
 from benchax import model, renderers
@@ -65,21 +64,6 @@ def test_the_label_of_a_case_is_short(case: CaseId, label: str) -> None:
     assert case.label == label
 
 
-@given(case_ids())
-def test_a_label_holds_the_name_the_variant_and_the_tag(case: CaseId) -> None:
-    label = case.label
-
-    assert label.startswith(case.name)
-    assert case.variant in label
-    assert label.endswith(f"#{case.tag}" if case.tag else "")
-
-
-def test_a_case_can_be_the_key_of_a_dict() -> None:
-    a, b = CaseId("f", (("n", (1, 2)),)), CaseId("f", (("n", (1, 2)),))
-
-    assert {a: "row"}[b] == "row"
-
-
 # Environment
 
 ENVIRONMENT = RICH.environment
@@ -120,10 +104,6 @@ def test_a_setting_counts_with_its_name_and_type(one: dict[str, Any], other: dic
     found = [dataclasses.replace(ENVIRONMENT, config=config).fingerprint for config in (one, other)]
 
     assert found[0] != found[1]
-
-
-def test_a_fingerprint_is_twelve_hex_digits() -> None:
-    assert re.fullmatch("[0-9a-f]{12}", HOST.fingerprint)
 
 
 # Stages
@@ -293,11 +273,3 @@ def test_a_renderer_shows_the_row_and_without_one_its_repr(monkeypatch: pytest.M
     shown = {"text": lambda m: f"text {m.run_id}", "html": lambda m: f"<b>{m.run_id}"}
     monkeypatch.setattr(renderers, "RENDERERS", shown)
     assert (str(PLAIN), PLAIN._repr_html_()) == ("text run", "<b>run")
-
-
-@settings(max_examples=30, deadline=None)
-@given(measurements())
-def test_derived_numbers_exist_exactly_where_their_readings_do(m: Measurement) -> None:
-    assert (m.headline is None) == (m.samples == ())
-    assert (m.status == "failed") == (m.failure is not None)
-    assert (m.stages.build_s is None) == (m.stages.lower_s is None or m.stages.compile_s is None)

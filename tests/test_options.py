@@ -58,13 +58,6 @@ def test_the_stronger_source_wins(stronger: str, weaker: str, tmp_path: Path) ->
     assert found.seed == 1
 
 
-@sources
-def test_every_source_wins_over_the_default(source: str, tmp_path: Path) -> None:
-    found = resolve_from(tmp_path, **{source: {"max_time_s": "250ms", "memory": False}})
-
-    assert found == dataclasses.replace(DEFAULTS, max_time_s=0.25, memory=False)
-
-
 def test_sources_fill_each_others_gaps(tmp_path: Path) -> None:
     found = resolve_from(
         tmp_path,
@@ -242,15 +235,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_value_that_is_not_permitted_is_refused_with_those_that_are(name: str, snapshot: Any) -> None:
     assert [refusal(check, {name: value}, "here") for value in REFUSED[name]] == snapshot
-
-
-def test_a_benchmark_has_one_process_and_no_limit_unless_told() -> None:
-    limits = (DEFAULTS.isolate, DEFAULTS.timeout_s, DEFAULTS.memory_limit_bytes)
-    assert (DEFAULTS.processes, limits) == (1, (False, None, None))
-
-
-def test_false_in_the_project_turns_the_store_off(tmp_path: Path) -> None:
-    assert resolve_from(tmp_path, project={"store": False}).store == "off"
 
 
 def attempt(read: Callable[[], Any]) -> Any:

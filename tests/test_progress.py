@@ -110,13 +110,6 @@ def test_at_a_terminal_it_is_shown_after_two_seconds_when_something_begins(scree
     assert ["f[n=4]" in text for text in texts] == [False, False, False, False, True]
 
 
-def test_what_is_asked_for_is_shown_at_once(screen: io.StringIO) -> None:
-    with redirect_stderr(Terminal()), show_progress(True, clock=lambda: 0.0) as report:
-        (text,) = draw_each(report, screen, event("trace"))
-
-    assert "1/10 f[n=4]" in text
-
-
 def test_a_bar_leaves_stdout_as_the_caller_put_it(screen: io.StringIO) -> None:
     """Rich puts back what it found, which must not be what a caller had put there for a while."""
     before, aside = sys.stdout, io.StringIO()

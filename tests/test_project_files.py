@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -174,37 +173,6 @@ def test_a_pair_that_failed_outweighs_one_that_is_missing(matrix: ModuleType) ->
     assert matrix.exit_code([matrix.Outcome(pair, "passed", "")], False) == 0
 
 
-def test_a_step_that_fails_is_named(matrix: ModuleType, tmp_path: Path) -> None:
-    """An sdist that is not there cannot be installed."""
-    outcome = matrix.run_pair(
-        matrix.Pair("3.11", "0.6"), shutil.which("false"), tmp_path / "none.tar.gz", matrix.parse_arguments([])
-    )
-
-    assert outcome[1:] == ("failed", "in making the environment")
-
-
-def test_a_shim_that_leads_nowhere_is_no_python(
-    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_program(tmp_path / "python3.12", "echo 'command not found' >&2\nexit 127")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "no-pyenv"))
-
-    assert matrix.find_interpreter("3.12") is None
-
-
-def test_a_newest_jax_that_is_the_pinned_one_is_skipped(
-    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matrix, "find_version", lambda pip, jax: matrix.read_pinned())
-    pair, options = matrix.Pair("3.13", "newest"), matrix.parse_arguments(["--skip-pinned"])
-
-    outcome = matrix.run_pair(pair, shutil.which("true"), tmp_path / "none.tar.gz", options)
-
-    assert outcome[1:] == ("skipped", f"because JAX {matrix.read_pinned()} is the pinned one (.ci/jax.txt)")
-    assert matrix.exit_code([outcome], False) == 0
-
-
 # ---- environments ---------------------------------------------------------------------------------------------------
 
 
@@ -225,18 +193,3 @@ def test_the_newest_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None
     found = subprocess.run([ROOT / ".ci" / "find_python"], env=environment, capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == str(newest)
-
-
-def test_an_environment_of_another_python_is_named_and_made_again(tmp_path: Path) -> None:
-    prints = "case $1$2 in -c*print*) echo {};; -mvenv) mkdir -p $3/bin && cp $0 $3/bin/python;; esac"
-    python = write_program(tmp_path / "python", prints.format("3.13"))
-    environment, left = tmp_path / "venv", tmp_path / "venv" / "left"
-    write_program(environment / "bin" / "python", prints.format("3.11"))
-    left.touch()
-    command = ["make", "-s", f"VENV={environment}", f"PYTHON={python}", f"{environment}/.created"]
-
-    first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))
-
-    assert f"{environment} has Python 3.11: making it again with {python}, which is 3.13" in first.stderr
-    assert not left.exists()
-    assert second.stderr == ""

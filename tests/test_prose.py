@@ -61,27 +61,6 @@ def test_a_count_that_falls_has_to_be_lowered_by_one_command(counted: Path) -> N
     assert "README.md" not in (counted / ".ci" / "prose.txt").read_text(encoding="utf-8")
 
 
-def test_lowering_never_raises_a_count(counted: Path) -> None:
-    write(counted, "README.md", "# Title\n\nThe reason is told. The time is told.\n")
-    table = (counted / ".ci" / "prose.txt").read_text(encoding="utf-8")
-
-    done = prose(counted, "--lower")
-
-    assert done.returncode == 1
-    assert (counted / ".ci" / "prose.txt").read_text(encoding="utf-8") == table
-
-
-def test_the_text_of_a_file_that_is_gone_can_be_in_another_one(counted: Path) -> None:
-    text = (counted / "src" / "a.py").read_text(encoding="utf-8")
-    (counted / "src" / "a.py").unlink()
-    write(counted, "src/room/b.py", text)
-
-    before, lowered, after = prose(counted), prose(counted, "--lower"), prose(counted)
-
-    assert (before.returncode, lowered.returncode, after.returncode) == (1, 0, 0)
-    assert "src/room/b.py told=1" in (counted / ".ci" / "prose.txt").read_text(encoding="utf-8")
-
-
 def test_a_new_pattern_is_added_and_an_old_one_is_not_added_again(counted: Path) -> None:
     write(counted, "src/b.py", '"""Shows nothing anew, or once more."""\n')
 
@@ -109,11 +88,3 @@ def test_long_sentences_and_pages_without_you_count(tmp_path: Path, text: str, p
 
     assert done.returncode == 1
     assert f"docs/page.md: 1 more of '{pattern}' than 0" in done.stdout
-
-
-def test_plain_english_counts_nowhere(tmp_path: Path) -> None:
-    write(
-        tmp_path, "docs/page.md", "# What you need\n\nYou need Python. What does it cost? Use `so many` words: none.\n"
-    )
-
-    assert prose(tmp_path).stdout == ""

@@ -50,12 +50,6 @@ def test_every_module_has_tests() -> None:
     assert [module for module in modules if not find_tests(module)] == []
 
 
-def test_nothing_runs_twice() -> None:
-    chosen = choose(["src/benchax/store/schema.py", "tests/store/test_schema.py", "tests/test_style.py"])
-
-    assert chosen == ["tests/store", *ALWAYS]
-
-
 def test_without_a_change_the_tests_of_imports_run() -> None:
     assert choose([]) == ALWAYS
     assert all((ROOT / test).is_file() for test in ALWAYS)

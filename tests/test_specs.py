@@ -121,21 +121,12 @@ def test_short_and_long_names_of_dtypes_are_pairs(short: str) -> None:
     assert short_dtype(long_dtype(short)) == short
 
 
-@given(st.sampled_from(sorted(DTYPES.values())))
-def test_a_long_name_stays_as_it_is(name: str) -> None:
-    assert long_dtype(name) == name
-
-
 def test_every_dtype_is_one_that_jax_knows() -> None:
     import jax.numpy as jnp
 
     found = [jnp.dtype(name).name for name in DTYPES.values()]
 
     assert found == list(DTYPES.values())
-
-
-def test_what_has_no_short_name_stays_as_it_is() -> None:
-    assert short_dtype("int4") == "int4"
 
 
 @pytest.mark.parametrize(

@@ -99,31 +99,6 @@ def test_no_module_breaks_a_rule(rule: Callable[[Path], Broken]) -> None:
     assert broken_by(rule, PACKAGE) == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "name", "text", "what"),
-    [
-        (without_docstring, "store/base.py", "x = 1", ""),
-        (timed_assertions, "measuring/timers/wall.py", '"""PYTEST_DONT_REWRITE"""\nassert 1', ":2"),
-        (timed_assertions, "watching/watch.py", '"""Watches."""\ndef f():\n    assert 1', ":3"),
-        (rewritten_by_pytest, "measuring/engine.py", '"""Measures."""', ""),
-        (called_utils, "utils/text.py", '"""Does."""', ""),
-        (called_utils, "store/utils.py", '"""Does."""', ""),
-        (called_utils, "store/base.py", '"""Does."""\nclass utils: ...', ":2"),
-        (named_by_other_words, "store/base.py", "def _told_twice(): ...", ":1: _told_twice; say render, describe"),
-        (named_by_other_words, "store/base.py", "class GridWish: ...", ":1: GridWish; say GridSpec, request"),
-        (sharing_a_name, "store/base.py", "class A: ...\nclass A: ...", ": A is in store/base.py"),
-    ],
-)
-def test_a_rule_names_what_breaks_it(
-    rule: Callable[[Path], Broken], name: str, text: str, what: str, tmp_path: Path
-) -> None:
-    file = tmp_path / name
-    file.parent.mkdir(parents=True)
-    file.write_text(text, encoding="utf-8")
-
-    assert broken_by(rule, tmp_path) == [f"{name}{what}"]
-
-
 def test_the_folders_with_timed_code_are_there() -> None:
     """Else two rules would pass for want of files."""
     assert all(files(PACKAGE / part) for part in ("machine", "measuring", "watching"))

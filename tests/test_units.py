@@ -15,7 +15,6 @@ from refusals import refusal
 from benchax import units
 from benchax.errors import UsageError
 from benchax.units import (
-    BYTES,
     SECONDS,
     count,
     number,
@@ -31,7 +30,6 @@ from benchax.units import (
 
 TIMES = st.floats(1e-15, 1e6)
 DIGITS = st.integers(1, 9)
-SIZES = st.integers(0, 2**60)
 
 NOT_A_TIME = "\nexpected a time such as 0.5, 500ms, 20us or 2min"
 NOT_A_SIZE = "\nexpected a size such as 4096, 64MiB or 2GB"
@@ -72,15 +70,6 @@ def test_a_time_reads_in_the_unit_that_suits_it(value: float, text: str) -> None
     assert seconds(value) == text
 
 
-@given(st.floats(1e-15, 999.4) | st.integers(1, 10**9).map(lambda n: n * 0.5e-9))
-@example(0.0009995)  # where neither 0.9995 nor 1e-3 is exact in binary
-@example(9.995e-07)
-def test_no_time_below_a_thousand_seconds_reads_as_a_thousand_of_a_unit(value: float) -> None:
-    text = seconds(value)
-
-    assert float(text.split()[0]) < 1000
-
-
 @given(TIMES, DIGITS)
 def test_a_time_read_again_is_within_half_of_its_last_digit(value: float, digits: int) -> None:
     text = seconds(value, digits)
@@ -97,11 +86,6 @@ def test_a_time_has_the_digits_that_were_asked_for_and_no_exponent(value: float,
     assert re.fullmatch(r"\d+(\.\d+)?", mantissa)
     shown = mantissa.replace(".", "").lstrip("0")
     assert len(shown) == digits or (len(shown) > digits and "." not in mantissa)
-
-
-@given(TIMES)
-def test_a_negative_time_is_the_positive_one_with_a_minus(value: float) -> None:
-    assert seconds(-value) == f"-{seconds(value)}"
 
 
 @pytest.mark.parametrize(
@@ -163,20 +147,6 @@ def test_any_text_is_a_finite_quantity_or_a_usage_error(text: str) -> None:
 )  # fmt: skip
 def test_a_size_reads_in_binary_units(value: float, text: str) -> None:
     assert size(value) == text
-
-
-@given(SIZES, DIGITS)
-def test_a_size_read_again_is_within_half_of_its_last_digit(value: int, digits: int) -> None:
-    """And half a byte, because sizes are whole bytes."""
-    text = size(value, digits)
-
-    scale = BYTES[text.split()[1]]
-    assert abs(parse_size(text) - value) <= half_of_the_last_digit(text, scale) + 0.5
-
-
-@given(st.integers(0, 1023))
-def test_a_size_below_a_kibibyte_is_exact(value: int) -> None:
-    assert parse_size(size(value)) == value
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,7 @@ def takes(fn: Callable[..., Any], name: str) -> bool:
     """Does `fn` have a parameter of this name? Builtins have no signature, so they have no parameters here. `**kwargs`
     does not count.
     """
-    try:
-        return name in inspect.signature(fn).parameters
-    except (TypeError, ValueError):
-        return False
+    return any(p.name == name for p in _parameters(fn) or ())
 
 
 def positions(given: Iterable[int | str] | int | str, what: str) -> tuple[int | str, ...]:
@@ -80,21 +77,22 @@ def positions(given: Iterable[int | str] | int | str, what: str) -> tuple[int | 
 
 def positional_names(fn: Callable[..., Any]) -> list[str]:
     """The names of its positional parameters. Builtins and compiled functions have no signature, so they have none."""
+    return [p.name for p in _parameters(fn) or () if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        return list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return None
 
 
 def check_places(fn: Callable[..., Any], places: Iterable[int | str], what: str) -> None:
     """Raises UsageError where `fn` has no argument at one of these positions, or of one of these names."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
+    parameters = _parameters(fn)
+    if parameters is None:
         return
-    kinds = {p.kind for p in parameters}
-    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    kinds, by_place = {p.kind for p in parameters}, positional_names(fn)
     names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     for place in places:
         is_there = (

@@ -203,7 +203,7 @@ class Bar:
             line = draw(with_time_left(event, now - self.begun_s))
             # A line and a margin of the terminal are the bar's; what has scrolled away comes back with the last table.
             above = [*self.ended, *self.results()][-max(1, live.console.height - 3) :]
-            live.update(_stack(above, line) if above else line, refresh=True)
+            live.update(_stack(above, line), refresh=True)
 
     def _start(self) -> Live:
         from rich.console import Console  # noqa: PLC0415 - only a terminal needs it

@@ -20,7 +20,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchax.case import BENCHMARK_OF, Benchmark, Case, benchmark
@@ -69,24 +69,23 @@ def transformer(weights: dict[str, Any], x: Any, heads: int = 4) -> Any:
 
 
 def _attention(weights: dict[str, Any], x: Any, heads: int) -> Any:
+    import jax
     import jax.numpy as jnp
-    from jax.nn import softmax
 
     batch, places, width = x.shape
     qkv = (x @ weights["qkv"]).reshape(batch, places, 3, heads, width // heads)
     q, k, v = (qkv[:, :, i] for i in range(3))
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (width // heads) ** 0.5
     is_past = jnp.tril(jnp.ones((places, places), bool))
-    shares = softmax(jnp.where(is_past, scores, -jnp.inf), axis=-1)
+    shares = jax.nn.softmax(jnp.where(is_past, scores, -jnp.inf), axis=-1)
     return jnp.einsum("bhqk,bkhd->bqhd", shares, v).reshape(x.shape) @ weights["out"]
 
 
 def _normalized(x: Any) -> Any:
     """Root mean square over the last axis is 1 (Zhang and Sennrich, 2019)."""
     import jax
-    import jax.numpy as jnp
 
-    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+    return x * jax.lax.rsqrt(jax.numpy.mean(x * x, axis=-1, keepdims=True) + 1e-6)
 
 
 def rnn(weights: dict[str, Any], xs: Any) -> Any:
@@ -100,13 +99,12 @@ def rnn(weights: dict[str, Any], xs: Any) -> Any:
         every h: f32[100,16,64].
     """
     import jax
-    import jax.numpy as jnp
 
     def step(h: Any, x: Any) -> tuple[Any, Any]:
-        h = jnp.tanh(x @ weights["w_x"] + h @ weights["w_h"])
+        h = jax.numpy.tanh(x @ weights["w_x"] + h @ weights["w_h"])
         return h, h
 
-    start = jnp.zeros((xs.shape[1], weights["w_h"].shape[0]), xs.dtype)
+    start = jax.numpy.zeros((xs.shape[1], weights["w_h"].shape[0]), xs.dtype)
     return jax.lax.scan(step, start, xs)[1]
 
 
@@ -140,14 +138,13 @@ def _loss(weights: Sequence[Any], x: Any, y: Any) -> Any:
 
 def _adam(state: State, grads: Any, rate: float = 1e-3, b1: float = 0.9, b2: float = 0.999) -> State:
     import jax
-    import jax.numpy as jnp
 
     step = state["step"] + 1
     mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["mean"], grads)
     square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state["square"], grads)
     # Algorithm 1 with its last three lines rearranged as at the end of its section 2.
-    size = rate * jnp.sqrt(1 - b2**step) / (1 - b1**step)
-    weights = jax.tree.map(lambda w, m, v: w - size * m / (jnp.sqrt(v) + 1e-8), state["weights"], mean, square)
+    size = rate * jax.numpy.sqrt(1 - b2**step) / (1 - b1**step)
+    weights = jax.tree.map(lambda w, m, v: w - size * m / (jax.numpy.sqrt(v) + 1e-8), state["weights"], mean, square)
     return {"step": step, "weights": weights, "mean": mean, "square": square}
 
 
@@ -169,11 +166,10 @@ def _rnn_inputs() -> tuple[Any, ...]:
 
 def _train_step_inputs() -> tuple[Any, ...]:
     import jax
-    import jax.numpy as jnp
 
     weights = list(_weights({"in": (64, 256), "inner": (256, 256), "out": (256, 10)}).values())
-    mean, square = (jax.tree.map(jnp.zeros_like, weights) for _ in range(2))
-    state = {"step": jnp.int32(0), "weights": weights, "mean": mean, "square": square}
+    mean, square = (jax.tree.map(jax.numpy.zeros_like, weights) for _ in range(2))
+    state = {"step": jax.numpy.int32(0), "weights": weights, "mean": mean, "square": square}
     return state, "f32[128,64]", "f32[128,10]"
 
 
@@ -203,8 +199,3 @@ for _benchmark in BENCHMARKS:
 def cases() -> list[Case]:
     """Each workload with its own inputs."""
     return [case for each in BENCHMARKS for case in each.cases()]
-
-
-def benchmark_of(fn: Callable[..., Any]) -> Benchmark | None:
-    """The workload that `fn` is, with its inputs; None for any other function."""
-    return next((each for each in BENCHMARKS if each.template.fn is fn), None)

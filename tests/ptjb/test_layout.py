@@ -38,11 +38,6 @@ def test_no_line_is_wider_than_the_terminal_and_no_text_is_lost(width: int) -> N
     assert [text for text in cells if text not in re.sub(r" (->|±) ", r"\1", "\n".join(lines))] == []
 
 
-@pytest.mark.parametrize(("width", "expected"), [(None, 1), (200, 1), (100, 1), (80, 2)])
-def test_a_row_is_one_line_at_100_columns_and_two_at_80(width: int | None, expected: int) -> None:
-    assert len(table.fit(usual(12), width)) == 1 + 12 * expected
-
-
 @pytest.mark.parametrize("width", [100, 80, 41])
 def test_values_stay_whole(width: int, snapshot: Any) -> None:
     assert "\n".join(table.fit(usual(2), width)) == snapshot

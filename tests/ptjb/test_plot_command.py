@@ -43,24 +43,6 @@ def pictures(folder: Path) -> list[str]:
     return sorted(f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.suffix in (".png", ".svg", ".pdf"))
 
 
-@pytest.mark.slow
-def test_everything_is_drawn_without_an_argument(folder: Path, capsys: Any) -> None:
-    """With and without parameters in one folder."""
-    code = run()
-
-    assert code == 0
-    assert pictures(folder) == [
-        "summary.png",
-        "tests-test_x.py--test_full/main.png",
-        "tests-test_x.py--test_p/n-128.png",
-        "tests-test_x.py--test_p/n-256.png",
-        "tests-test_x.py--test_p/n.png",
-    ]
-    out, err = capsys.readouterr()
-    assert (len(out.splitlines()), err) == (5, "")
-    assert all(Path(name).read_bytes().startswith(b"\x89PNG") for name in out.splitlines())
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "names",

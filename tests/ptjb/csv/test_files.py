@@ -69,17 +69,6 @@ def test_every_value_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFacto
     assert all(same(w[name], row[name]) for w, row in zip(written, rows, strict=True) for name in row)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "two words", "#", "a,b", 'say "hi"', '""', "new\nline", "ü 本", "x" * 10_000, "a\0b", "%20"]
-)
-def test_any_tag_can_be_compared_and_selected(add: Add, path: Path, text: str) -> None:
-    for tag in (text, "other", text):
-        add(tag=tag)
-
-    assert (read(path)["tag"] == text).tolist() == [True, False, True]
-    assert read(path)["tag"].tolist() == [text, "other", text]
-
-
 def test_the_array_has_the_documented_columns_first_and_marks_for_what_was_not_measured(add: Add, path: Path) -> None:
     add(tag="base", compile_ms=None, eager_peak_bytes=None)
 

@@ -208,9 +208,3 @@ def test_nothing_outside_of_the_folder_is_ever_continued(tmp_path: Path) -> None
     begun(tmp_path / "main.csv", "..")
 
     assert ".." not in file_for(tmp_path / "out", "..", {}).parts
-
-
-def test_asking_makes_nothing(tmp_path: Path) -> None:
-    file_for(tmp_path / "out", "t.py::f", {})
-
-    assert list(tmp_path.iterdir()) == []
