@@ -35,38 +35,32 @@ def times(seconds: float, around: float = 0.0) -> tuple[float, ...]:
         (8.0, 3.0, 1.0, 4),
         (0.001, 3.0, 1.0, 1),
         (1e6, 3.0, 1.0, 500_000),
+        (12.0, 1.0, 3.0, None),
     ],
 )
 def test_calls_are_the_cost_of_building_over_what_each_call_saves(
-    build_s: float, eager_s: float, jitted_s: float, calls: int
+    build_s: float, eager_s: float, jitted_s: float, calls: int | None
 ) -> None:
-    result = break_even(row(*times(eager_s)), row(*times(jitted_s), build_s=build_s))
+    jitted = replace(
+        row(*times(jitted_s)), stages=Stages(trace_s=build_s / 4, lower_s=build_s / 4, compile_s=build_s / 2)
+    )
+    of_ten = replace(row(), samples=(Samples("wall", 10, times(10 * eager_s)),))
 
-    assert (result.low, result.calls, result.high) == (calls, calls, calls)
+    for eager in (row(*times(eager_s)), of_ten):
+        result = break_even(eager, jitted)
 
-
-def test_building_is_tracing_lowering_and_compiling() -> None:
-    jitted = replace(row(*times(1.0)), stages=Stages(trace_s=1.0, lower_s=2.0, compile_s=4.0))
-
-    result = break_even(row(*times(2.0)), jitted)
-
-    assert result.build_s == 7.0
-    assert result.calls == 7
+        assert (result.build_s, result.eager_s) == (build_s, eager_s)
+        assert (result.low, result.calls, result.high) == (calls, calls, calls)
 
 
 def test_the_bounds_come_from_the_opposite_ends_of_the_intervals() -> None:
     """Saved per call: 6 - 2 = 4 s; at best (6 + 1) - (2 - 1) = 6 s, at worst (6 - 1) - (2 + 1) = 2 s."""
     result = break_even(row(*times(6.0, around=1.0)), row(*times(2.0, around=1.0), build_s=12.0))
+    apart = break_even(row(*times(5.0, around=0.5)), row(*times(2.0, around=0.2), build_s=1.0))
 
     assert (result.low, result.calls, result.high) == (2, 3, 6)
-    assert not result.is_clear  # 5 s and 3 s are less than a factor of 2 apart
-
-
-def test_a_function_that_is_far_slower_never_pays() -> None:
-    result = break_even(row(*times(1.0)), row(*times(3.0), build_s=12.0))
-
-    assert (result.low, result.calls, result.high) == (None, None, None)
-    assert str(result) == "Compiling (12.0 s) never pays: 1.00 s eager, 3.00 s jitted."
+    # It is clear where the near ends are a factor of 2 apart.
+    assert (result.is_clear, apart.is_clear) == (False, True)
 
 
 @pytest.mark.parametrize(("eager_s", "jitted_s", "bounds"), [(3.0, 2.0, "4 – never"), (2.0, 2.5, "2 – never")])
@@ -79,13 +73,6 @@ def test_rows_of_two_moments_decide_nothing_below_a_factor_of_two(eager_s: float
         f"Whether compiling ({build_s:.3g}{'.00' if build_s < 10 else '.0'} s) pays is unclear (95 %: {bounds}): "
         f"{eager_s:.2f} s eager, {jitted_s:.2f} s jitted, one after the other, which tells nothing below a factor of 2."
     )
-
-
-def test_the_near_ends_of_the_intervals_must_be_a_factor_of_two_apart() -> None:
-    apart = break_even(row(*times(5.0, around=0.5)), row(*times(2.0, around=0.2), build_s=1.0))
-    near = break_even(row(*times(5.0, around=1.0)), row(*times(2.0, around=0.2), build_s=1.0))
-
-    assert (apart.is_clear, near.is_clear) == (True, False)
 
 
 # ---- by pairs ----------------------------------------------------------------------------------------------------
@@ -148,14 +135,10 @@ def test_the_bounds_hold_what_other_processes_say() -> None:
 
 
 def test_the_baseline_may_be_the_jitted_call() -> None:
-    assert of_comparison(9e-3, jitted_takes(0.5)).calls == 1800
     eager_takes_twice = of_comparison(9e-3, jitted_takes(2.0), is_eager_baseline=False)
 
     assert eager_takes_twice is not None
     assert (eager_takes_twice.eager_s, eager_takes_twice.jitted_s, eager_takes_twice.calls) == (2e-5, 1e-5, 900)
-
-
-def test_without_an_interval_there_is_no_break_even() -> None:
     assert of_comparison(9e-3, jitted_takes(0.5, low=None, high=None)) is None
 
 
@@ -173,32 +156,22 @@ def test_the_sentence_names_both_times_and_the_gain(eager_s: float, jitted_s: fl
 def test_too_few_samples_for_an_interval_are_named() -> None:
     result = break_even(row(3.0, 3.0), row(*times(1.0), build_s=8.0))
 
-    assert not result.has_bounds
     assert str(result).startswith("Compiling (8.00 s) pays from 4 calls on (no interval: too few samples):")
 
 
-def test_samples_of_several_calls_count_per_call() -> None:
-    eager = replace(row(), samples=(Samples("wall", 10, times(30.0)),))
-
-    result = break_even(eager, row(*times(1.0), build_s=8.0))
-
-    assert result.eager_s == 3.0
-    assert result.calls == 4
+LOOP = row(*STEADY, build_s=1.0, timer="loop")
 
 
-def test_a_row_without_a_time_to_build_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("eager", "jitted", "text"),
+    [
+        (row(*STEADY), row(*STEADY), "has no time to build\nexpected a row of a jitted function"),
+        (LOOP, row(*STEADY, build_s=1.0), "has no wall samples\nexpected rows measured by the timer wall"),
+        (row(*STEADY), LOOP, "has no wall samples\nexpected rows measured by the timer wall"),
+    ],
+)
+def test_rows_that_lack_a_time_are_refused(eager: Measurement, jitted: Measurement, text: str) -> None:
     with pytest.raises(UsageError) as error:
-        break_even(row(*STEADY), row(*STEADY))
+        break_even(eager, jitted)
 
-    assert str(error.value) == "the row of 'f' has no time to build\nexpected a row of a jitted function"
-
-
-@pytest.mark.parametrize("which", ["eager", "jitted"])
-def test_a_row_without_wall_samples_is_refused(which: str) -> None:
-    rows = {"eager": row(*STEADY), "jitted": row(*STEADY, build_s=1.0)}
-    rows[which] = row(*STEADY, build_s=1.0, timer="loop")
-
-    with pytest.raises(UsageError) as error:
-        break_even(**rows)
-
-    assert str(error.value) == "the row of 'f' has no wall samples\nexpected rows measured by the timer wall"
+    assert str(error.value) == f"the row of 'f' {text}"

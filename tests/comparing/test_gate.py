@@ -76,26 +76,13 @@ def test_a_limit_is_a_share_an_amount_or_both(text: object, metric: str, limit: 
     assert found.absolute == (limit.absolute if limit.absolute is None else pytest.approx(limit.absolute))
 
 
-NO_LIMITS = (
-    "-3%",
-    "abc",
-    "5%%",
-    "",
-    " ",
-    "%",
-    "5%+",
-    "+5%",
-    "nan",
-    "inf",
-    "-1ms",
-    "5% 3%",
+NO_LIMITS = [
+    "-3%", "abc", "5%%", "%", "5%+", "+5%", "nan", "inf", "-1ms", "1e999", "nan%", "--5%", "5%+6%", "", " ", "5% 3%",
     "5 parsecs",
-    "1e999",
-    "nan%",
-)
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [*NO_LIMITS, "nan%", "--5%", "5%+6%"])
+@pytest.mark.parametrize("text", NO_LIMITS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> None:
     with pytest.raises(UsageError) as error:
@@ -116,23 +103,16 @@ def test_a_time_without_a_unit_is_asked_for_it(text: str) -> None:
 
 
 def test_one_limit_is_of_run_times_and_others_are_named() -> None:
-    assert parse("5%") == {"run": Limit(0.05)}
-    assert parse("run=5%,peak=0, compile = 20%+50ms") == {
-        "run": Limit(0.05),
-        "peak": Limit(None, 0.0),
-        "compile": Limit(0.2, 0.05),
-    }
+    several = {"run": Limit(0.05), "peak": Limit(None, 0.0), "compile": Limit(0.2, 0.05)}
+    assert parse("run=5%,peak=0, compile = 20%+50ms") == several
     assert parse("5%,peak=1KiB") == {"run": Limit(0.05), "peak": Limit(None, 1024.0)}
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "invalid limit '' for run"),
         ("run=", "invalid limit '' for run"),
-        ("x=5%", "unknown metric 'x'"),
         ("=5%", "unknown metric ''"),
-        ("runs=5%", "unknown metric 'runs'"),
         ("5%,", "invalid limit '' for run"),
         ("run=5%=6%", "invalid limit '5%=6%' for run"),
         ("1ms+2ms", "invalid limit '1ms+2ms' for run"),
@@ -182,31 +162,23 @@ def test_both_parts_of_a_limit_must_be_exceeded(limit: Limit, before: float, aft
     assert limit.is_exceeded(before, after) is is_exceeded
 
 
-def test_only_what_is_called_slower_is_an_alarm() -> None:
-    gate = Gate({"run": Limit(0.05)})
-    listed = [compared(verdict, 1.5) for verdict in ("slower", "faster", "same", "unclear")]
-
-    assert [c.verdict for c, _ in gate.alarms(listed)] == ["slower"]
-    assert gate.alarms([in_bytes(1, 100), compared(metric="compile", ratio=9.0)]) == []  # these have no limit
-    assert Gate().alarms([compared(ratio=100.0)]) == []
-
-
-def test_times_are_held_against_the_limit_by_their_ratio_not_by_their_medians() -> None:
+def test_only_what_is_called_slower_is_an_alarm_times_by_their_ratio_and_counts_as_they_are() -> None:
     """Medians of two sides come from all blocks together; pairs know far better."""
-    by_medians = replace(compared(ratio=1.04), candidate_value=2e-3)
+    gate = Gate({"run": Limit(0.05), "peak": Limit(None, 0.0), "constants": Limit(None, 64.0)})
     by_ratio = replace(compared(ratio=1.2), candidate_value=1e-3)
+    alarms = [compared("slower", 1.5), by_ratio, in_bytes(0, 8), in_bytes(0, 65, "constants")]
+    others = [
+        *(compared(verdict, 1.5) for verdict in ("faster", "same", "unclear")),
+        compared(metric="compile", ratio=9.0),  # it has no limit
+        replace(compared(ratio=1.04), candidate_value=2e-3),
+        in_bytes(8, 8),
+        in_bytes(9, 8),
+        in_bytes(0, 64, "constants"),
+    ]
 
-    assert Gate({"run": Limit(0.05)}).alarms([by_medians]) == []
-    assert Gate({"run": Limit(0.05)}).alarms([by_ratio]) == [(by_ratio, Limit(0.05))]
-
-
-def test_counts_are_held_against_the_limit_as_they_are_also_where_there_were_none_before() -> None:
-    gate = Gate({"peak": Limit(None, 0.0), "constants": Limit(None, 64.0)})
-
-    assert gate.alarms([in_bytes(0, 8)]) == [(in_bytes(0, 8), Limit(None, 0.0))]
-    assert gate.alarms([in_bytes(8, 8), in_bytes(9, 8)]) == []
-    assert gate.alarms([in_bytes(0, 64, "constants")]) == []
-    assert len(gate.alarms([in_bytes(0, 65, "constants")])) == 1
+    assert [c for c, _ in gate.alarms([*alarms, *others])] == alarms
+    assert gate.alarms([by_ratio]) == [(by_ratio, Limit(0.05))]
+    assert Gate().alarms(alarms) == []
 
 
 def test_an_alarm_in_words() -> None:
@@ -254,20 +226,20 @@ def test_a_limit_that_judged_no_case_is_unclear() -> None:
     """Whatever the reason: nothing was checked."""
     case = [CaseId("g")]
     gate = Gate(LIMITS, {**DEFAULT_EVENTS, "failed": False})
+    of_others = Gate(cases=[("matmul", LIMITS)])
 
-    assert gate.exit_code([FAILED]) == UNCLEAR
-    assert gate.exit_code([], new=case) == UNCLEAR
-    assert gate.exit_code([], missing=case) == UNCLEAR
+    assert gate.exit_code([FAILED]) == gate.exit_code([], new=case) == gate.exit_code([], missing=case) == UNCLEAR
     assert Gate().exit_code([compared("unclear")]) == FINE  # there is no limit
     assert Gate(events={**DEFAULT_EVENTS, "unclear": True}).exit_code([compared("unclear")]) == UNCLEAR
+    assert of_others.exit_code([compared("unclear", case="fft")]) == FINE
+    assert of_others.exit_code([compared("unclear", case="matmul")]) == UNCLEAR
 
 
 def test_each_limit_has_to_judge_a_case() -> None:
     gate = Gate({"run": Limit(0.05), "peak": Limit(None, 0.0), "compile": Limit(0.2)})
     found = [compared("unclear"), in_bytes(8, 8), compared("same", metric="compile")]
 
-    assert gate.unjudged(found) == ["run"]
-    assert gate.exit_code(found) == UNCLEAR
+    assert (gate.unjudged(found), gate.exit_code(found)) == (["run"], UNCLEAR)
     # A program that did not change has one comparison, which holds for all metrics.
     assert gate.unjudged([replace(compared("same"), method="same program")]) == []
 
@@ -281,19 +253,10 @@ def test_the_same_within_more_than_the_limit_is_not_judged(limit: Limit, code: i
     assert Gate({"run": limit}).exit_code([found]) == code
 
 
-def test_a_limit_of_other_cases_is_not_missed() -> None:
-    gate = Gate(cases=[("matmul", {"run": Limit(0.05)})])
-
-    assert gate.exit_code([compared("unclear", case="fft")]) == FINE
-    assert gate.exit_code([compared("unclear", case="matmul")]) == UNCLEAR
-
-
 def test_new_and_missing_cases_fail_where_that_is_asked_for() -> None:
     case = [CaseId("g")]
 
-    judged = [compared("same")]
-
-    assert Gate(LIMITS).exit_code(judged, new=case, missing=case) == FINE
+    assert Gate(LIMITS).exit_code([compared("same")], new=case, missing=case) == FINE
     assert Gate(LIMITS, {**LENIENT, "new": True}).exit_code([], new=case) == SLOWER
     assert Gate(LIMITS, {**LENIENT, "missing": True}).exit_code([], missing=case) == SLOWER
     assert Gate(LIMITS, STRICT).exit_code([FAILED], missing=case) == ERROR
@@ -323,45 +286,34 @@ compile = "50%"
 """
 
 
-def test_without_a_file_nothing_is_too_much(project: Path) -> None:
+def test_the_file_says_limits_and_events_and_the_command_line_replaces_the_limits(project: Path) -> None:
     assert gate_of(None, project) == Gate()
+    of_file = gate_of(None, write(project, TABLE))
+    given = gate_of("run=7%", project, {"unclear": True})
 
-
-def test_the_file_says_limits_and_events(project: Path) -> None:
-    gate = gate_of(None, write(project, TABLE))
-
-    assert gate.limits == {"run": Limit(0.05), "peak": Limit(None, 65536.0)}
-    assert gate.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": None}
+    assert of_file.limits == {"run": Limit(0.05), "peak": Limit(None, 65536.0)}
+    assert of_file.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": None}
+    assert (given.limits, given.cases, given.events) == (
+        {"run": Limit(0.07)}, (), {**of_file.events, "unclear": True}
+    )  # fmt: skip
 
 
 def test_patterns_replace_limits_metric_by_metric_and_later_ones_win(project: Path) -> None:
-    gate = gate_of(None, write(project, TABLE))
+    gate, peak = gate_of(None, write(project, TABLE)), {"peak": Limit(None, 65536.0)}
 
-    assert gate.limits_of(CaseId("fft"))["run"] == Limit(0.05)
-    assert gate.limits_of(CaseId("matmul", (("n", 16),))) == {"run": Limit(0.1), "peak": Limit(None, 65536.0)}
-    assert gate.limits_of(CaseId("matmul", (("n", 8),))) == {
-        "run": Limit(0.2, 1e-3),
-        "peak": Limit(None, 65536.0),
-        "compile": Limit(0.5),
-    }
+    assert gate.limits_of(CaseId("fft")) == {"run": Limit(0.05)} | peak
+    assert gate.limits_of(CaseId("matmul", (("n", 16),))) == {"run": Limit(0.1)} | peak
+    of_eight = {"run": Limit(0.2, 1e-3), "compile": Limit(0.5)}
+    assert gate.limits_of(CaseId("matmul", (("n", 8),))) == of_eight | peak
 
 
 def test_a_pattern_that_is_a_name_holds_for_all_its_parameters_and_unclear_may_be_ignored(project: Path) -> None:
-    gate = gate_of(
-        "5%", write(project, '[tool.benchax.gate]\nunclear = "ignore"\n[tool.benchax.gate.cases.fft]\nrun = "1%"')
-    )
-    of_file = gate_of(None, project)
+    table = '[tool.benchax.gate]\nunclear = "ignore"\n[tool.benchax.gate.cases.fft]\nrun = "1%"'
+    gate, of_file = gate_of("5%", write(project, table)), gate_of(None, project)
 
     assert gate.exit_code([compared("unclear")]) == FINE
     assert of_file.limits_of(CaseId("fft", (("n", 8),))) == {"run": Limit(0.01)}
     assert of_file.limits_of(CaseId("fft2")) == {}
-
-
-def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Path) -> None:
-    gate = gate_of("run=7%", write(project, TABLE), {"unclear": True})
-
-    assert (gate.limits, gate.cases) == ({"run": Limit(0.07)}, ())
-    assert gate.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": True}
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,12 @@ class GivenSamples:
         return replace(self, first=self.second, second=(), evidence=ComparisonEvidence())
 
 
-def run(test: SequentialTest[GivenSamples], limit: int = 999) -> int:
-    """How many groups were taken in both stages; the time is up after `limit` of them."""
+def run(test: SequentialTest[GivenSamples], gone: Sequence[float] = (0.0,) * 999) -> int:
+    """How many groups were taken in both stages, where these shares of the time are gone before each."""
     groups = 0
-    while (stage := test.due(groups >= limit)) is not None:
+    for share in gone:
+        if (stage := test.due(share)) is None:
+            break
         stage.samples.take(stage.groups)
         stage.groups += 1
         groups += 1
@@ -142,40 +144,24 @@ def test_a_clear_verdict_between_two_looks_ends_nothing() -> None:
     assert run(SequentialTest(GivenSamples(groups), Effort((4, 7)), Effort())) in (4, 7)
 
 
-def test_a_change_that_is_seen_when_half_of_the_time_is_gone_is_confirmed_in_the_other_half() -> None:
-    test = SequentialTest(GivenSamples(steady(1.2), steady(1.2)), Effort((8,)), Effort((2,)))
-
-    assert take(test, [0.0, 0.2, 0.4, 0.6, 0.8, 0.9]) == 3 + 2
-    assert (run_of(test).verdict, run_of(test).confirmed) == ("slower", True)
+NO_TIME = "slower at first (+20 %); no time was left to measure it again (--max-time)"
 
 
-def test_what_shows_no_change_at_half_of_the_time_has_all_of_it() -> None:
-    test = SequentialTest(GivenSamples(steady(1.0)), Effort((8,)), Effort((2,)))
+@pytest.mark.parametrize(
+    ("ratio", "gone", "groups", "expected"),
+    [
+        (1.2, [0.0, 0.2, 0.4, 0.6, 0.8, 0.9], 3 + 2, ("slower", True, "")),
+        (1.2, [0.0, 0.4, 1.1], 2, ("unclear", False, NO_TIME)),
+        (1.2, [0.0, 0.4, 0.6, 1.1], 3, ("unclear", False, NO_TIME)),
+        (1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0], 6, ("same", None, "within 5.0 %")),
+    ],
+    ids=["confirmed in the other half", "no second stage", "one group of it", "no change has all of the time"],
+)
+def test_a_change_that_is_seen_when_half_of_the_time_is_gone_has_the_other_half(ratio, gone, groups, expected) -> None:
+    test = SequentialTest(GivenSamples(steady(ratio), steady(ratio)), Effort((8,)), Effort((2,)))
 
-    assert take(test, [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0]) == 6
-    assert run_of(test).verdict == "same"
-
-
-@pytest.mark.parametrize("gone", [[0.0, 0.4, 1.1], [0.0, 0.4, 0.6, 1.1]], ids=["no second stage", "one group of it"])
-def test_a_change_for_whose_second_measurement_there_was_no_time_has_no_name(gone: list[float]) -> None:
-    test = SequentialTest(GivenSamples(steady(1.2), steady(1.2)), Effort((8,)), Effort((2,)))
-
-    take(test, gone)
-
-    assert (run_of(test).verdict, run_of(test).confirmed) == ("unclear", False)
-    assert run_of(test).why == ("slower at first (+20 %); no time was left to measure it again (--max-time)")
-
-
-def take(test: SequentialTest[GivenSamples], gone: Sequence[float]) -> int:
-    """How many groups are taken, where these shares of the time are gone before each."""
-    taken = 0
-    for share in gone:
-        if (stage := test.due(share)) is None:
-            break
-        stage.samples.take(stage.groups)
-        stage.groups += 1
-        taken += 1
-    return taken
+    assert run(test, gone) == groups
+    assert (run_of(test).verdict, run_of(test).confirmed, run_of(test).why) == expected
 
 
 @pytest.mark.parametrize(

@@ -81,13 +81,6 @@ def verdicts(workers: Workers, effort: Effort = Effort(), **more: Any) -> dict[s
     return {c.case.name: c.verdict for each in found for c in each if c.metric == "run"}
 
 
-def test_equal_versions_are_clear_after_two_processes() -> None:
-    workers = Workers({"equal": steady(1.0)})
-
-    assert verdicts(workers) == {"equal": "same"}
-    assert workers.processes == 2
-
-
 @pytest.mark.parametrize(("alone_s", "is_said"), [((64e-6, 4e-6), True), ((10e-6, 1.1e-6), False)])
 def test_versions_that_differ_otherwise_in_a_row_than_in_turns_show_both(
     alone_s: tuple[float, float], is_said: bool
@@ -107,24 +100,17 @@ def test_versions_that_differ_otherwise_in_a_row_than_in_turns_show_both(
         assert "baseline takes 9" in told["alone-differs"]
 
 
-def test_one_program_is_not_timed() -> None:
-    """By one process, which is needed to know."""
-    workers = Workers({"one program": steady(1.0), "equal": steady(1.0)})
+def test_one_program_is_timed_only_where_the_error_rates_are_wanted() -> None:
+    """One process is needed to know."""
+    workers, timed = Workers({"one program": steady(1.0), "equal": steady(1.0)}), Workers({"one program": steady(1.0)})
+    paired_runs = [paired_run("one program"), paired_run("equal")]
 
-    (same,), equal = session.compare_runs(
-        [paired_run("one program"), paired_run("equal")], Effort(), start=workers.start
-    )
+    (same,), equal = session.compare_runs(paired_runs, Effort(), start=workers.start)
 
     assert (same.verdict, same.method, same.ratio) == ("same", "same program", None)
     assert [c.method for c in equal if c.metric == "run"] == ["one process"]
     assert [label for _, label, _ in workers.asked].count("one program") == 1
-
-
-def test_one_program_is_timed_where_the_error_rates_are_wanted() -> None:
-    workers = Workers({"one program": steady(1.0)})
-
-    assert verdicts(workers, Effort(skips_equal=False)) == {"one program": "same"}
-    assert workers.processes == 2
+    assert (verdicts(timed, Effort(skips_equal=False)), timed.processes) == ({"one program": "same"}, 2)
 
 
 def test_a_finer_resolution_goes_on_for_longer_and_confirms_as_long() -> None:
@@ -155,62 +141,38 @@ def test_each_process_of_a_session_is_a_new_fork_of_one_parent(monkeypatch: pyte
     assert one is other
 
 
-def test_a_change_is_measured_a_second_time_in_processes_of_its_own() -> None:
-    workers = Workers({"slow": steady(1.1), "fast": steady(0.8), "equal": steady(1.0)})
+def test_a_change_is_measured_a_second_time_beside_what_is_still_undecided() -> None:
+    workers = Workers({"slow": steady(1.1), "fast": steady(0.8), "equal": steady(1.0), "wild": steady(1.02, 0.6)})
+    lucky = Workers({"lucky": lambda process, dice: 1.1 if process <= 2 else steady(1.0)(process, dice)})
 
-    assert verdicts(workers) == {"slow": "slower", "fast": "faster", "equal": "same"}
-    again = [label for process, label, _ in workers.asked if process > 2]
-    assert set(again) == {"slow", "fast"}
-    assert workers.processes == 4
-
-
-def test_a_change_that_does_not_show_again_has_no_name() -> None:
-    workers = Workers({"lucky": lambda process, dice: 1.1 if process <= 2 else steady(1.0)(process, dice)})
-    found = session.compare_runs([paired_run("lucky")], Effort(), start=workers.start)
-
-    run = next(c for c in found[0] if c.metric == "run")
+    assert verdicts(workers) == {"slow": "slower", "fast": "faster", "equal": "same", "wild": "unclear"}
+    assert {label for process, label, _ in workers.asked if process in (3, 4)} == {"slow", "fast", "wild"}
+    assert workers.processes == sequential.LOOKS[-1]
+    ((run, *_),) = session.compare_runs([paired_run("lucky")], Effort(), start=lucky.start)
     assert (run.verdict, run.confirmed) == ("unclear", False)
     assert run.why.startswith("slower at first (+10 %), not confirmed (")
 
 
-def test_a_change_is_measured_again_beside_what_is_still_undecided() -> None:
-    workers = Workers({"slow": steady(1.1), "wild": steady(1.02, 0.6)})
-
-    assert verdicts(workers) == {"slow": "slower", "wild": "unclear"}
-    assert {label for process, label, _ in workers.asked if process in (3, 4)} == {"slow", "wild"}
-    assert workers.processes == sequential.LOOKS[-1]
-
-
 def test_a_change_is_measured_again_in_the_second_half_of_the_time_and_no_longer() -> None:
-    workers = Workers({"slow": steady(1.1)})
+    workers = Workers({"slow": steady(1.1), "equal": steady(1.0)})
 
-    def run(limit: float) -> tuple[int, bool | None, str]:
+    def run(limit_s: float, *labels: str) -> tuple[int, list[tuple[bool | None, str]]]:
         begun = workers.processes
-        (test,) = session.run_tests(
-            [paired_run("slow")],
-            Effort(looks=(8,), max_time_s=limit),
+        tests = session.run_tests(
+            [paired_run(label) for label in labels],
+            Effort(looks=(8,), max_time_s=limit_s),
             start=workers.start,
             clock=lambda: float(workers.processes - begun),  # a process takes a second
         )
-        found = next(c for c in test.comparisons() if c.metric == "run")
-        return workers.processes - begun, found.confirmed, found.why
+        found = [next(c for c in test.comparisons() if c.metric == "run") for test in tests]
+        return workers.processes - begun, [(c.confirmed, c.why) for c in found]
 
-    assert run(8.0)[:2] == (4 + 2, True)
-    assert "no time was left to measure it again" in run(3.0)[2]
-
-
-def test_cases_that_have_no_turn_in_the_first_process_say_so() -> None:
-    workers = Workers({"slow": steady(1.1), "equal": steady(1.0)})
-    now = iter(range(100))
-
-    tests = session.run_tests(
-        [paired_run("slow"), paired_run("equal")],
-        Effort(max_time_s=0.5),
-        start=workers.start,
-        clock=lambda: float(next(now)),
-    )
-
-    assert sum("no time was left" in test.comparisons()[0].why for test in tests) == 1
+    assert run(8.0, "slow") == (4 + 2, [(True, "")])
+    assert "no time was left to measure it again" in run(3.0, "slow")[1][0][1]
+    # Nothing begins later, and one of two cases has no turn in the first process.
+    processes, found = run(0.5, "slow", "equal")
+    assert processes == 1
+    assert sum("no time was left" in why for _, why in found) == 1
 
 
 def test_what_has_ended_is_told_while_others_go_on_and_so_is_the_most_that_is_left() -> None:
@@ -225,6 +187,8 @@ def test_what_has_ended_is_told_while_others_go_on_and_so_is_the_most_that_is_le
         clock=lambda: float(workers.processes),  # a process takes a second
     )
 
+    assert told[0].item == "process 1: 2 of 2 undecided"
+    assert told[0].doing in ("equal · rounds", "wild · rounds")
     (ended,) = [event.ended for event in told if event.ended]
     assert ended.startswith("equal  ")
     assert "same" in ended
@@ -238,26 +202,19 @@ def test_what_is_unclear_goes_on_alone_with_more_rounds_in_each_process_and_ends
 
     assert verdicts(workers) == {"equal": "same", "wild": "unclear"}
     assert workers.processes == sequential.LOOKS[-1]
-    later = [(label, request.patience) for process, label, request in workers.asked if process > 2]
-    assert later == [("wild", session.PATIENCE)] * 6
-    assert {request.patience for process, _, request in workers.asked if process <= 2} == {1}
-
-
-def test_no_process_begins_after_the_time_that_was_granted() -> None:
-    workers = Workers({"wild": steady(1.02, 0.6)})
-    now = iter(range(100))
-
-    session.run_tests([paired_run("wild")], Effort(max_time_s=0.5), start=workers.start, clock=lambda: float(next(now)))
-
-    assert workers.processes == 1
+    asked = {(process > 2, label, request.patience) for process, label, request in workers.asked}
+    assert asked == {(False, "equal", 1), (False, "wild", 1), (True, "wild", session.PATIENCE)}
 
 
 def test_each_process_has_an_order_of_its_own_and_the_same_data_and_the_first_of_a_stage_compares_outputs() -> None:
-    workers = Workers({"slow": steady(1.1)})
+    workers = Workers({"slow": steady(1.1)} | {f"case{i}": steady(1.0) for i in range(8)})
 
     verdicts(workers)
 
-    requests = [request for _, _, request in workers.asked]
+    orders = [[label for process, label, _ in workers.asked if process == p] for p in (1, 2)]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+    requests = [request for _, label, request in workers.asked if label == "slow"]
     assert len({request.order_seed for request in requests}) == len(requests)
     assert {request.seed for request in requests} == {DEFAULTS.seed}
     assert [request.compares_outputs for request in requests] == [True, False, True, False]
@@ -271,16 +228,6 @@ def test_git_is_asked_once_in_a_session(monkeypatch: pytest.MonkeyPatch) -> None
     verdicts(Workers({"slow": steady(1.1), "equal": steady(1.0)}))
 
     assert asked == [False]
-
-
-def test_cases_come_in_random_order() -> None:
-    workers = Workers({f"case{i}": steady(1.0) for i in range(8)})
-
-    verdicts(workers)
-
-    orders = [[label for process, label, _ in workers.asked if process == p] for p in (1, 2)]
-    assert sorted(orders[0]) == sorted(orders[1])
-    assert orders[0] != orders[1]
 
 
 @pytest.mark.parametrize(
@@ -317,24 +264,6 @@ def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -
     assert [label for _, label, _ in workers.asked].count("broken") == 1
     assert next(c for c in test.comparisons() if c.metric == "run" and c.candidate.label == "slow").confirmed
     assert list(test.first.samples.failures) == [2]
-
-
-def test_progress_is_told_before_each_stage() -> None:
-    workers, steps = Workers({"equal": steady(1.0)}), list[ProgressEvent]()
-
-    session.compare_runs([paired_run("equal")], Effort(), steps.append, workers.start)
-
-    assert steps[0] == ProgressEvent("process 1: 1 of 1 undecided", "equal · rounds", is_most=True)
-
-
-def test_ctrl_c_passes_through() -> None:
-    workers = Workers({"equal": steady(1.0)})
-
-    def interrupted(event: ProgressEvent) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        session.run_tests([paired_run("equal")], Effort(), interrupted, workers.start)
 
 
 def test_compile_times_are_pairs_too() -> None:

@@ -5,7 +5,7 @@ do. A cell that took too long, crashed or raised is a row with a failure, which 
 finished cell is one row of the store, durable before its node begins the next one. Ctrl-C ends the run; the finished
 cells are available and stored.
 
-Limits are wall-clock seconds; the pool (`workers/pool.py`) keeps them, with SIGKILL. Each step has a budget of its own:
+Limits are wall-clock seconds; the pool (`workers/pool.py`) keeps them, with SIGKILL. Each step has a separate budget:
 time to compile is never taken from the time to run.
 """
 
