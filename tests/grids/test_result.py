@@ -47,20 +47,16 @@ def seeds_grid(ending: Failure | None = None, **given: Any) -> GridResult:
     return grid_here([f1, f2, f3], SIZES, pool, **settings)
 
 
-def test_arrays_are_functions_by_data_by_trials() -> None:
+def test_arrays_are_functions_by_data_by_trials_and_outputs_have_the_trials_first() -> None:
     g = seeds_grid()
 
     assert (g.timings.shape, g.status.shape, g.agreement.shape) == ((3, 2, 3), (3, 2), (3, 2, 3))
     assert (g.timings > 0).all()
     assert (g.functions, g.data, g.trials) == (("f1", "f2", "f3"), (4, 8), 3)
-
-
-def test_outputs_of_one_shape_are_one_array_with_the_trials_first() -> None:
-    g = seeds_grid()
-
     x = np.sqrt(g.outputs["f1"][4] + 1)
     assert g.outputs["f1"][8].shape == (3, 8)
     np.testing.assert_allclose(np.abs(g.outputs["f2"][4]), x / 2, rtol=1e-4)
+    assert "f2 gives another result than f1 in 6 of 6 trials" in str(g)
 
 
 def test_a_cell_without_outputs_holds_the_reason_and_no_number() -> None:
@@ -108,46 +104,53 @@ def test_outputs_side_by_side_have_a_last_column_of_ones() -> None:
     assert seeds_grid().stacked(8, ones=False).shape == (8, 3)
 
 
-def test_outputs_that_cannot_stand_side_by_side_are_refused() -> None:
-    g = grid_here([lambda x: x.sum()], ["f32[4]"])
-
-    with pytest.raises(UsageError, match=r"an array of shape \(\)"):
-        g.stacked("f32[4]")
+CLIPS = [(1, -1), 3, ("a", "b"), (1, 2, 3), (float("nan"), 1)]
 
 
-@pytest.mark.parametrize("clip", [(1, -1), 3, ("a", "b"), (1, 2, 3), (float("nan"), 1)])
-def test_a_clip_that_is_no_range_is_refused(clip: Any) -> None:
-    with pytest.raises(UsageError, match="clip"):
-        seeds_grid(clip=clip)
-
-
-@pytest.mark.parametrize("given", [{"fill": "0"}, {"fill": True}, {"compare": "g"}, {"check": 3}, {"timer": "sundial"}])
-def test_settings_that_cannot_work_are_refused_by_value(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"fill": "0"},
+        {"fill": True},
+        {"compare": "g"},
+        {"check": 3},
+        {"timer": "sundial"},
+        *({"clip": c} for c in CLIPS),
+    ],
+)
+def test_what_cannot_work_is_refused_by_value(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as error:
-        seeds_grid(**given)
-
-    assert repr(next(iter(given.values()))) in error.value.problem
-
-
-def test_a_cell_that_is_not_there_is_refused_with_those_that_are() -> None:
+        seeds_grid.__wrapped__(**given)
     with pytest.raises(UsageError, match="f1, f2, f3"):
         seeds_grid().cell("f4", 4)
     with pytest.raises(UsageError, match="4, 8"):
         seeds_grid().cell("f1", 5)
+    with pytest.raises(UsageError, match=r"an array of shape \(\)"):
+        scalars().stacked("f32[4]")
+
+    assert repr(next(iter(given.values()))) in error.value.problem
+
+
+@cache
+def scalars() -> GridResult:
+    return grid_here([lambda x: x.sum()], ["f32[4]"])
 
 
 # ---- frames -----------------------------------------------------------------------------------------------------
 
 
-def test_the_frame_is_that_of_the_request() -> None:
+def test_the_frame_is_that_of_the_request_and_the_dataset_is_labelled() -> None:
     g = seeds_grid(TIMEOUT)
-    frame = g.to_pandas()
+    frame, dataset = g.to_pandas(), g.to_xarray()
 
     assert list(frame.columns) == ["f1 elapsed", "f2 elapsed", "f3 elapsed"]
     assert frame.index.names == ["n_x", "i"]
     assert list(frame.index) == [(n, i) for n in SIZES for i in range(3)]
     assert frame.loc[(8, 2), "f1 elapsed"] == g.timings[0, 1, 2]
     assert frame["f2 elapsed"].isna().all()
+    assert dataset["elapsed_s"].dims == ("function", "n_x", "i")
+    assert dataset["status"].sel(function="f2", n_x=4).item() == "timeout"
+    assert dataset["elapsed_s"].sel(function="f1", n_x=8).notnull().all()
 
 
 def test_records_hold_one_trial_of_one_cell() -> None:
@@ -158,14 +161,6 @@ def test_records_hold_one_trial_of_one_cell() -> None:
     found = records[(records["function"] == "f3") & (records["data"] == 8) & (records["i"] == 1)]
     assert found["elapsed_s"].tolist() == [g.timings[2, 1, 1]]
     assert np.isnan(records["elapsed_s"][records["status"] == "timeout"]).all()
-
-
-def test_the_dataset_is_labelled() -> None:
-    found = seeds_grid(TIMEOUT).to_xarray()
-
-    assert found["elapsed_s"].dims == ("function", "n_x", "i")
-    assert found["status"].sel(function="f2", n_x=4).item() == "timeout"
-    assert found["elapsed_s"].sel(function="f1", n_x=8).notnull().all()
 
 
 def test_the_csv_has_the_columns_of_the_frame_and_a_status_each(tmp_path: Path) -> None:
@@ -210,10 +205,6 @@ def test_while_it_runs_the_table_has_what_has_ended() -> None:
     assert [bool(text) for text in line[1:]] == [(f, g.data[0]) in cells for f in g.functions]
 
 
-def test_the_table_says_which_functions_differ() -> None:
-    assert "f2 gives another result than f1 in 6 of 6 trials" in str(seeds_grid())
-
-
 @pytest.mark.slow
 def test_a_big_table_is_cut_and_says_so() -> None:
     pool = HerePool({f"f{i}": TIMEOUT for i in range(22)})
@@ -228,23 +219,15 @@ def test_a_big_table_is_cut_and_says_so() -> None:
     assert len(g.to_pandas()) == 61
 
 
-def test_html_is_escaped_and_tells_each_message() -> None:
-    g = grid_here({"<b>": f1, "bad": lambda x: x[1:]}, ["f32[4]"], name="<i>")
+def test_html_is_escaped_and_has_each_message_and_the_heat_map_below_the_table() -> None:
+    html = grid_here({"<b>": f1, "bad": lambda x: x[1:]}, ["f32[4]"], name="<i>")._repr_html_()
+    page = seeds_grid(TIMEOUT)._repr_html_()
 
-    html = g._repr_html_()
     assert "&lt;b&gt;" in html
     assert "<b>" not in html
     assert "title='wrong shape: [3] where &lt;b&gt; gave [4]'" in html
-
-
-def test_each_renderer_shows_all_of_a_grid() -> None:
-    check_rendered(rendering.document(seeds_grid(TIMEOUT)))
-
-
-def test_a_notebook_shows_the_heat_map_below_the_table() -> None:
-    page = seeds_grid(TIMEOUT)._repr_html_()
-
     assert page.index("</table>") < page.index("<svg ") < page.index(">timeout</text>")
+    check_rendered(rendering.document(seeds_grid(TIMEOUT)))
 
 
 def test_the_figure_has_a_square_per_cell() -> None:

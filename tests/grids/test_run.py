@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from grid_fakes import HerePool, grid_here, run_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchax.errors import StoreError, UsageError
@@ -46,29 +45,20 @@ def boom(x):
     raise ValueError("no")
 
 
-def test_the_first_cell_of_each_function_examines_it() -> None:
+def test_every_cell_has_a_status_a_time_and_a_row(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHAX_STORE", "elsewhere")
     pool = HerePool()
 
-    grid_here([double, add], ["f32[4]", "f32[8]"], pool)
-
-    firsts = {each.function: each.examines for each in reversed(pool.requests)}
-    assert firsts == {"double": True, "add": True}
-    assert sum(each.examines for each in pool.requests) == 2
-
-
-def test_every_cell_has_a_status_a_time_and_a_row(project: Path) -> None:
-    g = grid_here([double, boom, short], ["f32[4]", "f32[8]"], store=".benchmarks", trials=2)
+    g = grid_here([double, boom, short], ["f32[4]", "f32[8]"], pool, store=None, trials=2)
 
     assert g.status.tolist() == [["ok", "ok"], ["error", "error"], ["wrong_shape", "wrong_shape"]]
     assert g.timings.mask.tolist() == [[[False] * 2] * 2, [[True] * 2] * 2, [[True] * 2] * 2]
     assert (g.timings[0] > 0).all()
-    assert [row.case for row in load()] == [m.case for m in g.measurements]
-    assert [row.samples for row in load()] == [m.samples for m in g.measurements]
-
-
-def test_a_row_says_which_readings_belong_to_which_trial() -> None:
-    (cell,) = grid_here([double], ["f32[4]"], trials=3).cells
-
+    assert [row.case for row in load("elsewhere")] == [m.case for m in g.measurements]
+    assert [row.samples for row in load("elsewhere")] == [m.samples for m in g.measurements]
+    # The first cell of each function examines it.
+    assert [(each.function, each.examines) for each in pool.requests[::3]] == [("double", True), ("double", False)]
+    cell = g.cell("double", "f32[4]")
     assert cell.samples is not None
     assert cell.samples.trials is not None
     assert [len(trial) for trial in cell.trials_s] == list(cell.samples.trials)
@@ -137,16 +127,12 @@ def test_without_the_reference_there_is_no_agreement_and_it_says_why() -> None:
     assert g.agreement.mask.all()
 
 
-def test_a_shape_is_that_of_the_first_function_that_worked() -> None:
+def test_a_shape_is_that_of_the_first_function_that_worked_or_what_the_check_says() -> None:
     g = grid_here([boom, short, double, short], ["f32[4]"])
+    checked = grid_here([double, short], ["f32[4]"], check=lambda y, x: y.shape[0] == x.shape[0])
 
     assert g.status[:, 0].tolist() == ["error", "ok", "wrong_shape", "ok"]
-
-
-def test_the_check_of_the_seed_can_be_said() -> None:
-    g = grid_here([double, short], ["f32[4]"], check=lambda y, x: y.shape[0] == x.shape[0])
-
-    assert g.status[:, 0].tolist() == ["ok", "wrong_shape"]
+    assert checked.status[:, 0].tolist() == ["ok", "wrong_shape"]
 
 
 def test_a_killed_cell_keeps_what_it_told() -> None:
@@ -194,7 +180,7 @@ def clock(step_s: float) -> Callable[[], float]:
 
 
 def test_the_total_is_shared_and_who_gets_no_turn_is_told_so(project: Path) -> None:
-    pool = HerePool()
+    pool = HerePool({"49": Failure("timeout", "run", "")})
 
     g = grid_here({str(i): double for i in range(50)}, ["f32[4]"], pool, clock(1), total_timeout_s=60, store="s")
 
@@ -202,13 +188,8 @@ def test_the_total_is_shared_and_who_gets_no_turn_is_told_so(project: Path) -> N
     assert g.cells[-1].message == "not run: the 60.0 s for the whole grid were spent before its turn"
     assert all(0 < (limits.total_s or 0) <= 30 for limits in pool.limits)
     assert len(load("s")) == len(pool.cells) < 50  # cells without a turn are in the result only
-
-
-def test_a_share_that_is_over_is_named_as_the_reason() -> None:
-    pool = HerePool({"double": Failure("timeout", "run", "")})
-
-    (cell,) = grid_here([double], ["f32[4]"], pool, clock(40), total_timeout_s=60, timeout_s=1000).cells
-
+    # A share that is over is named as the reason.
+    (cell,) = grid_here({"49": double}, ["f32[4]"], pool, clock(40), total_timeout_s=60, timeout_s=1000).cells
     assert "its share of the 60.0 s for the whole grid" in cell.message
 
 
@@ -271,35 +252,30 @@ def test_progress_tells_the_cell_the_step_and_the_time_left() -> None:
 
 
 def interrupted(**given) -> str:
-    run = run_of([double, add, negative], ["f32[4]"], HerePool({"add": KeyboardInterrupt()}), then=False, **given)
+    run = run_of([boom, double, add, negative], ["f32[4]"], HerePool({"add": KeyboardInterrupt()}), then=False, **given)
     with pytest.raises(KeyboardInterrupt):
         run.go()
     return run.run_id
 
 
 def test_resume_measures_only_what_is_missing(project: Path) -> None:
+    """A failed cell is finished too, and shapes of an earlier run still count."""
     run_id = interrupted(store="s")
     pool = HerePool()
 
-    g = grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=True)
+    g = grid_here([boom, double, add, short], ["f32[4]"], pool, store="s", resume=True, compare="double")
 
-    assert pool.cells == ["add", "negative"]
+    assert pool.cells == ["add", "short"]
     assert g.run_id == run_id
-    assert g.status[:, 0].tolist() == ["ok", "ok", "ok"]
+    assert g.status[:, 0].tolist() == ["error", "ok", "ok", "wrong_shape"]
+    assert g.cell("short", "f32[4]").message == "wrong shape: [3] where double gave [4]"
     assert {row.run_id for row in load("s")} == {run_id}
-    assert g.timings.mask.sum() == 0
     outputs = g.outputs["double"]["f32[4]"]
     assert isinstance(outputs, Absent)
     assert "earlier run" in outputs.why
     assert isinstance(g.cell("add", "f32[4]").agreement, Absent)
-
-
-def test_shapes_of_an_earlier_run_still_count(project: Path) -> None:
-    interrupted(store="s")
-
-    g = grid_here([double, short], ["f32[4]"], store="s", resume=True)
-
-    assert g.cell("short", "f32[4]").message == "wrong shape: [3] where double gave [4]"
+    # It begins anew where every run is finished.
+    assert grid_here([boom, double], ["f32[4]"], store="s", resume=True).run_id != run_id
 
 
 @pytest.mark.parametrize("name", ["last~1", "v1", ""])
@@ -312,22 +288,6 @@ def test_a_run_can_be_named_as_everywhere_or_by_the_first_digits_of_its_id(proje
     grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=name or run_id[:8])
 
     assert pool.cells == ["add", "negative"]
-
-
-def test_resume_begins_anew_where_every_run_is_finished_or_there_is_none(project: Path) -> None:
-    first = grid_here([double], ["f32[4]"], store="s", resume=True)
-    second = grid_here([double], ["f32[4]"], store="s", resume=True)
-
-    assert first.run_id != second.run_id
-
-
-def test_a_failed_cell_is_finished_too(project: Path) -> None:
-    grid_here([boom], ["f32[4]"], store="s")
-    pool = HerePool()
-
-    grid_here([boom, double], ["f32[4]"], pool, store="s", resume=True)
-
-    assert pool.cells == ["double"]
 
 
 @pytest.mark.parametrize(("change", "what"), [({"seed": 1}, "seed 0"), ({"trials": 2}, "trials 1")])
@@ -343,21 +303,10 @@ def test_a_run_that_is_not_there_is_a_usage_error_that_lists_those_that_are(proj
 
     with pytest.raises(UsageError) as error:
         grid_here([double, add], ["f32[4]"], store="s", resume="nothing")
-
-    assert run_id in error.value.expected
-
-
-def test_resume_without_a_store_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="without a store"):
         grid_here([double], ["f32[4]"], resume=True)
 
-
-def test_the_store_is_the_one_of_the_options(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCHAX_STORE", "elsewhere")
-
-    grid_here([double], ["f32[4]"], store=None)
-
-    assert len(open_store("elsewhere").rows()) == 1
+    assert run_id in error.value.expected
 
 
 @pytest.mark.slow
@@ -377,11 +326,12 @@ def test_whatever_the_functions_do_every_cell_has_a_row(functions, trials: int) 
 SECONDS = st.floats(1e-3, 1e6)
 
 
-def test_compiling_has_a_minute_at_least_and_never_less_than_a_call() -> None:
-    assert limits(1, None, None).compile_s == COMPILE_LEAST_S
-    assert limits(90, None, None).compile_s == 90
-    assert limits(90, 5, None).compile_s == 5
-    assert limits(None, None, None).compile_s is None
+@pytest.mark.parametrize(
+    ("given", "compile_s"),
+    [((1, None), COMPILE_LEAST_S), ((90, None), 90), ((90, 5), 5), ((None, None), None)],
+)
+def test_compiling_has_a_minute_at_least_and_never_less_than_a_call(given: tuple, compile_s: float | None) -> None:
+    assert limits(*given, None).compile_s == compile_s
 
 
 def test_each_step_has_the_limit_that_was_given_for_it() -> None:
@@ -392,31 +342,18 @@ def test_each_step_has_the_limit_that_was_given_for_it() -> None:
     }  # fmt: skip
 
 
-def test_the_first_cell_may_use_half_of_all_the_last_all_and_if_time_is_scarce_each_its_share() -> None:
-    assert allowance(60.0, 270, []) == 30.0
-    assert allowance(7.0, 1, [1.0] * 9) == 7.0
-    assert allowance(10.0, 100, [1.0] * 5) == pytest.approx(0.1)
-
-
-def test_many_that_never_end_leave_something_for_the_last() -> None:
-    remaining, used = 60.0, []
-    for left in range(20, 0, -1):
-        used.append(allowance(remaining, left, used))
-        remaining -= used[-1]
-
-    assert min(used) > 0.2
-    assert remaining == pytest.approx(0, abs=1e-9)
-
-
+@example(60.0, 270, [])
+@example(7.0, 1, [1.0] * 9)
+@example(10.0, 100, [1.0] * 5)
 @given(SECONDS, st.integers(1, 10_000), st.lists(SECONDS, max_size=20))
-def test_an_allowance_is_an_equal_share_at_least_and_never_more_than_there_is(
+def test_an_allowance_is_an_equal_share_at_least_and_half_of_what_the_others_leave(
     remaining: float, left: int, finished: list[float]
 ) -> None:
     found = allowance(remaining, left, finished)
 
-    assert found >= remaining / left * (1 - 1e-12)
-    assert found <= remaining
-    assert math.isfinite(found)
+    others = float(np.median(finished)) * (left - 1) if finished else 0.0
+    assert found == pytest.approx(max(remaining / left, (remaining - others) / 2))
+    assert remaining / left * (1 - 1e-12) <= found <= remaining
 
 
 def test_a_share_that_is_over_is_told_with_the_line_that_was_running() -> None:

@@ -59,8 +59,10 @@ def with_environment(**changes: Any) -> Diagnosis:
 
 class TestExamine:
     def test_the_readings_of_a_healthy_machine(self, healthy: Callable[[], int]) -> None:
-        found = examine(0.001, healthy, no_work)
+        seen = set[bool]()
+        found = examine(0.001, healthy, lambda: seen.add(gc.isenabled()))
 
+        assert seen == {False}  # garbage is not collected meanwhile
         assert found.clock == Clock(resolution_s=50e-9, reading_s=50e-9)
         assert (found.gaps.count, found.gaps.watched_s) == (0, pytest.approx(0.001))
         assert found.spread == ReadingSpread(median_s=50e-9, relative_iqr=0.0, p99_over_median=1.0)
@@ -93,13 +95,6 @@ class TestExamine:
         assert (found.spread, found.smallest_effect) == (None, None)
         assert "clock" in [remark.code for remark in found.advice]
 
-    def test_garbage_is_not_collected_meanwhile(self, healthy: Callable[[], int]) -> None:
-        seen = set[bool]()
-
-        examine(0.001, healthy, lambda: seen.add(gc.isenabled()))
-
-        assert seen == {False}
-
     @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
     def test_a_time_that_is_none(self, seconds: float) -> None:
         with pytest.raises(UsageError) as raised:
@@ -118,37 +113,24 @@ class TestExamine:
         assert found.gaps.watched_s >= 0.01
 
 
-class TestInterpreter:
-    def test_a_tracer_is_named(self) -> None:
-        def tracer(*_: object) -> None: ...
+def test_tracers_are_named_and_threads_counted() -> None:
+    def tracer(*_: object) -> None: ...
 
-        before = sys.gettrace()
-        sys.settrace(tracer)
-        try:
-            found = doctor.interpreter()
-        finally:
-            sys.settrace(before)
+    done, before = threading.Event(), sys.gettrace()
+    thread, threads = threading.Thread(target=done.wait), doctor.interpreter().threads
+    thread.start()
+    sys.settrace(tracer)
+    try:
+        found = doctor.interpreter()
+    finally:
+        sys.settrace(before)
+        done.set()
+        thread.join()
 
-        assert found.tracers == (f"{__name__} (sys.settrace)",)
-
-    def test_threads_are_counted(self) -> None:
-        done = threading.Event()
-        thread = threading.Thread(target=done.wait)
-        before = doctor.interpreter().threads
-        thread.start()
-        try:
-            found = doctor.interpreter().threads
-        finally:
-            done.set()
-            thread.join()
-
-        assert found == before + 1
+    assert (found.tracers, found.threads) == ((f"{__name__} (sys.settrace)",), threads + 1)
 
 
 class TestAdvice:
-    def test_a_healthy_machine_gets_none(self) -> None:
-        assert advise(HEALTHY) == ()
-
     @pytest.mark.parametrize(
         ("code", "diagnosis"),
         [
@@ -190,6 +172,7 @@ class TestAdvice:
     @pytest.mark.parametrize(
         "diagnosis",
         [
+            HEALTHY,
             replace(HEALTHY, noise=Noise()),
             replace(HEALTHY, spread=None, smallest_effect=None),
             replace(HEALTHY, machine=Machine(cpu_quota=4.0)),
@@ -202,20 +185,16 @@ class TestAdvice:
     def test_what_is_fine_or_not_known_gets_none(self, diagnosis: Diagnosis) -> None:
         assert advise(diagnosis) == ()
 
-    def test_the_cores_that_count_for_a_quota_are_those_allowed(self) -> None:
-        diagnosis = replace(with_environment(affinity=(0,)), machine=Machine(cpu_quota=1.0))
-
-        assert [remark.code for remark in advise(diagnosis)] == ["confined"]
-
     def test_errors_come_first(self) -> None:
         diagnosis = replace(
             with_environment(virtual_machine=True, governor="ondemand"), interpreter=Interpreter(is_debug_build=True)
         )
 
         assert [remark.severity for remark in advise(diagnosis)] == ["error", "warning", "info"]
-
-    def test_debugging_settings_are_settings_that_are_recorded(self) -> None:
-        assert set(doctor.DEBUGGING) <= set(environment.CONFIG)
+        # The cores that count for a quota are those allowed.
+        confined = replace(with_environment(affinity=(0,)), machine=Machine(cpu_quota=1.0))
+        assert [remark.code for remark in advise(confined)] == ["confined"]
+        assert set(doctor.DEBUGGING) <= set(environment.CONFIG)  # settings that are recorded
 
 
 def test_the_clock_inside_compiled_code_is_really_read() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain, repeat
 
 import psutil
@@ -82,25 +82,21 @@ class TestShares:
         assert (found.others_share is not None) is says
         assert found.load_1m == 0.5
 
-    def test_a_hidden_proc_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(psutil, "PROCFS_PATH", "/nowhere")
+    def test_what_cannot_be_read_is_not_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A hidden /proc, a load that is unobtainable, and a child that is gone."""
 
-        found = noise.finish(noise.start())
-
-        assert (found.others_share, found.steal_share) == (None, None)
-
-    def test_a_load_that_is_unobtainable_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unobtainable() -> None:
             raise OSError("Load averages are unobtainable")
 
-        monkeypatch.setattr(psutil, "getloadavg", unobtainable)
-
-        assert noise.finish(noise.start()).load_1m is None
-
-    def test_a_child_that_is_gone_is_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second = noise.start(), noise.start()
+        assert second.own_s > first.own_s
+        assert first.by_kind
         monkeypatch.setattr(noise, "descendants", lambda pid: [2**22 + 1])  # beyond the highest there can be
-
         assert noise.start().own_s > 0
+        monkeypatch.setattr(psutil, "getloadavg", unobtainable)
+        assert noise.finish(noise.start()).load_1m is None
+        monkeypatch.setattr(psutil, "PROCFS_PATH", "/nowhere")
+        assert noise.finish(noise.start()) == Noise()
 
     def test_the_time_of_a_child_of_a_child_is_ours(self) -> None:
         grandchild = [sys.executable, "-c", "while True: pass"]
@@ -118,23 +114,14 @@ class TestShares:
                 for pid in descendants(started.pid):
                     psutil.Process(pid).kill()
 
-    def test_our_own_time_grows(self) -> None:
-        first, second = noise.start(), noise.start()
-
-        assert second.own_s > first.own_s
-        assert first.by_kind
-
 
 class TestClock:
     def test_the_smallest_positive_step(self) -> None:
         clock = FakeClock(chain([50, 0, 0, 30, 40], repeat(60)))
 
         assert noise.smallest_step_ns(clock, readings=100) == 30
-
-    def test_a_clock_that_stands_still(self) -> None:
         with pytest.raises(NotMeasured) as raised:
             noise.smallest_step_ns(lambda: 7, readings=100)
-
         assert raised.value.problem == "the clock did not move in 100 readings"
 
     def test_resolution_is_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,62 +131,37 @@ class TestClock:
         assert noise.clock_resolution_s() == first > 0
 
 
-class TestPreemptions:
-    def test_they_never_decrease(self) -> None:
-        first, second = noise.preemptions(), noise.preemptions()
-
-        assert (first is None and second is None) or (first is not None and second is not None and 0 <= first <= second)
+def test_preemptions_never_decrease() -> None:
+    assert 0 <= noise.preemptions() <= noise.preemptions()
 
 
-class TestPausedGc:
-    @pytest.fixture(autouse=True)
-    def restored(self) -> Iterator[None]:
-        yield
-        gc.enable()
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_the_collector_is_off_inside_and_afterwards_as_before_also_after_an_error(was_enabled: bool) -> None:
+    class Cycle:
+        pass
 
-    def test_off_inside_and_on_again_afterwards(self) -> None:
-        with noise.paused_gc():
-            assert not gc.isenabled()
-        assert gc.isenabled()
+    cycle = Cycle()
+    cycle.itself = cycle  # type: ignore[attr-defined]
+    gone = weakref.ref(cycle)
+    del cycle
+    (gc.enable if was_enabled else gc.disable)()
 
-    def test_on_again_after_an_error(self) -> None:
-        with pytest.raises(KeyError), noise.paused_gc():
+    seen: list[object] = []
+
+    def look() -> None:
+        with noise.paused_gc(), noise.paused_gc():
+            seen.extend((gone(), gc.isenabled()))  # recent garbage is collected before
             raise KeyError
 
-        assert gc.isenabled()
-
-    def test_stays_off_where_it_was_off(self) -> None:
-        gc.disable()
-
-        with noise.paused_gc(), noise.paused_gc():
-            pass
-
-        assert not gc.isenabled()
-
-    def test_recent_garbage_is_collected_before(self) -> None:
-        class Cycle:
-            pass
-
-        cycle = Cycle()
-        cycle.itself = cycle  # type: ignore[attr-defined]
-        gone = weakref.ref(cycle)
-        del cycle
-
-        with noise.paused_gc():
-            is_gone = gone() is None
-
-        assert is_gone
+    try:
+        with pytest.raises(KeyError):
+            look()
+        assert (seen, gc.isenabled()) == ([None, False], was_enabled)
+    finally:
+        gc.enable()
 
 
 class TestWatch:
-    def test_a_quiet_machine_has_no_gaps(self) -> None:
-        clock = FakeClock(repeat(100))
-
-        gaps, pairs = watch(0.001, clock, clock.work)
-
-        assert gaps == Gaps(watched_s=0.001, count=0, lost_s=0.0, longest_s=0.0)
-        assert pairs == [(100.1e-6, 100.1e-6)] * 200
-
     def test_gaps_are_counted_and_summed(self) -> None:
         # The first of 200 shares of 5 µs: 100 ns, then 20 µs, which ends it 15.1 µs late.
         clock = FakeClock(chain([100, 100, 20 * US], repeat(100)))
@@ -214,19 +176,17 @@ class TestWatch:
     def test_work_runs_once_untimed_before_each_pair(self) -> None:
         clock = FakeClock(repeat(100), chain.from_iterable(repeat((900 * US, 100 * US, 200 * US))))
 
-        _, pairs = watch(0.001, clock, clock.work)
+        gaps, pairs = watch(0.001, clock, clock.work)
 
+        assert gaps == Gaps(watched_s=0.001, count=0, lost_s=0.0, longest_s=0.0)
         assert pairs == [(100.1e-6, 200.1e-6)] * 200
 
 
-class TestSpread:
-    def test_of_known_numbers(self) -> None:
-        found = spread([float(n) for n in range(101)], step_s=1e-9)
+def test_the_spread_of_known_numbers_and_none_below_a_step_of_the_clock() -> None:
+    found = spread([float(n) for n in range(101)], step_s=1e-9)
 
-        assert found == noise.ReadingSpread(median_s=50.0, relative_iqr=1.0, p99_over_median=99 / 50)
-
-    def test_below_one_step_of_the_clock_there_is_none(self) -> None:
-        assert spread([0.0, 0.0, 1e-3], step_s=1e-3) is None
+    assert found == noise.ReadingSpread(median_s=50.0, relative_iqr=1.0, p99_over_median=99 / 50)
+    assert spread([0.0, 0.0, 1e-3], step_s=1e-3) is None
 
 
 def noisy_pairs(random_: random.Random, size: int, sigma: float, slowdown: float = 0.0) -> list[tuple[float, float]]:
@@ -257,6 +217,4 @@ class TestSmallestEffect:
 
     def test_it_is_never_below_one_step_of_the_clock(self) -> None:
         assert smallest_effect([(1e-4, 1e-4)] * 200, step_s=1e-6) == pytest.approx(0.01)
-
-    def test_none_where_a_reading_is_shorter_than_a_step(self) -> None:
-        assert smallest_effect([(1e-4, 0.0)] * 200, step_s=1e-6) is None
+        assert smallest_effect([(1e-4, 0.0)] * 200, step_s=1e-6) is None  # a reading is shorter

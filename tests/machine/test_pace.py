@@ -35,22 +35,18 @@ def lines(folder: Path) -> list[str]:
 
 
 def test_the_scatter_is_the_standard_deviation_of_normal_readings() -> None:
+    """Pauses that make one reading in ten far longer do not count."""
     dice = np.random.default_rng(0)
     paces = np.exp(dice.normal(-8, 0.03, 400)).tolist()
+    dice = np.random.default_rng(0)
+    steady = np.exp(dice.normal(-9, 0.004, 125))
+    paused = np.concatenate([steady, steady[:14] * dice.uniform(1.1, 1.45, 14)])
 
     assert scatter(paces) == pytest.approx(0.03, rel=0.15)
     assert scatter([*paces, 1.0]) == pytest.approx(0.03, rel=0.15)
     assert scatter(paces[: LEAST_MOMENTS - 1]) is None
-
-
-def test_pauses_that_make_one_reading_in_ten_far_longer_do_not_count() -> None:
-    rng = np.random.default_rng(0)
-    steady = np.exp(rng.normal(-9, 0.004, 125))
-
-    paces = np.concatenate([steady, steady[:14] * rng.uniform(1.1, 1.45, 14)])
-
-    assert np.std(np.log(paces)) > 0.07
-    assert scatter(paces.tolist()) == pytest.approx(0.004, rel=0.25)
+    assert np.std(np.log(paused)) > 0.07
+    assert scatter(paused.tolist()) == pytest.approx(0.004, rel=0.25)
 
 
 def test_readings_are_kept_until_there_are_enough_to_say_something(tmp_path: Path, now: list[float]) -> None:
@@ -63,19 +59,19 @@ def test_readings_are_kept_until_there_are_enough_to_say_something(tmp_path: Pat
     assert 0 <= found < 1
 
 
-def test_readings_within_a_second_are_of_one_moment(tmp_path: Path, now: list[float]) -> None:
+def test_readings_within_a_second_are_of_one_moment_and_a_clock_that_was_set_back_stops_nothing(
+    tmp_path: Path, now: list[float]
+) -> None:
     note(tmp_path, now, 5, apart_s=0.1)
-
     assert len(lines(tmp_path)) == 1
 
-
-def test_a_clock_that_was_set_back_stops_nothing(tmp_path: Path, now: list[float]) -> None:
-    note(tmp_path, now, 3)
     now.append(now[-1] - 1e6)
-
     note(tmp_path, now, 3)
 
-    assert len(lines(tmp_path)) == 6
+    assert len(lines(tmp_path)) == 4
+    # A folder that cannot be made costs nothing.
+    (tmp_path / "file").write_text("")
+    assert note_pace(capture(), tmp_path / "file" / "pace") is None
 
 
 def test_old_readings_say_nothing_of_today_and_a_long_file_is_cut(tmp_path: Path, now: list[float]) -> None:
@@ -96,12 +92,6 @@ def test_lines_that_are_damaged_are_no_readings(damage: bytes, tmp_path: Path, n
     file.write_bytes(damage)
 
     assert note(tmp_path, now, 1) is None
-
-
-def test_a_folder_that_cannot_be_made_costs_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    assert note_pace(capture(), tmp_path / "file" / "pace") is None
 
 
 def test_machines_and_pythons_that_share_a_home_have_files_of_their_own(tmp_path: Path) -> None:

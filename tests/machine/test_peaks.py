@@ -29,6 +29,8 @@ def the_file(folder: Path) -> Path:
 
 @pytest.mark.usefixtures("quick")
 def test_peaks_are_measured_once_and_then_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert peaks(measure=False, folder=tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
     first = peaks(folder=tmp_path)
     monkeypatch.setattr(module, "_measured", None)  # nothing may be measured again
 
@@ -51,11 +53,6 @@ def test_another_dtype_is_added_to_what_is_kept(tmp_path: Path) -> None:
     assert list(both.matmul_flops_per_s) == ["f32", "bf16"]
     assert both.matmul_flops_per_s["f32"] == first.matmul_flops_per_s["f32"]
     assert both.memory_bytes_per_s == first.memory_bytes_per_s
-
-
-def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
-    assert peaks(measure=False, folder=tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("quick")
@@ -110,16 +107,18 @@ def test_a_rate_that_cannot_be_had_is_absent_with_a_reason(tmp_path: Path, monke
     assert "jax_enable_x64 is off" in (found.why_absent("matmul_flops_per_s.f64") or "")
 
 
-def test_the_fastest_repeat_counts_and_repeats_end_with_the_budget() -> None:
-    taken = iter([0.3, 0.1, 0.2, 9.0])
+def test_the_fastest_of_some_calls_that_are_long_enough_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns, turns_of = [0], list[int]()
 
-    assert module._best(lambda: next(taken)) == 0.1  # 0.4 s are over after two
+    def call(turns: int) -> None:
+        turns_of.append(turns)
+        now_ns[0] += turns * 10_000 + (5_000_000 if len(turns_of) % 3 else 0)
 
+    monkeypatch.setattr(module, "perf_counter_ns", lambda: now_ns[0])
 
-def test_calls_are_made_long_enough() -> None:
-    turns = module._long_enough(lambda turns: turns * 1e-5)
-
-    assert turns * 1e-5 >= module.CALL_S
+    assert module._iteration_s(call) == pytest.approx(1e-5)
+    assert turns_of[-1] * 1e-5 + 5e-3 >= module.CALL_S
+    assert len([turns for turns in turns_of if turns == turns_of[-1]]) <= module.REPEATS + 1
 
 
 @pytest.mark.parametrize(

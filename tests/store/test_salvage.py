@@ -110,20 +110,15 @@ def check_all_others(store: DatabaseStore, page: bytes) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*was damaged")
-def test_every_row_of_the_other_pages_is_read(whole: bytes, tmp_path: Path) -> None:
-    for number in range(1, len(whole) // PAGE, 4):
-        store, page = damaged_store(tmp_path / str(number), whole, number, DAMAGES[number % len(DAMAGES)])
-        check_all_others(store, page)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*was damaged")
-@pytest.mark.parametrize(("first", "damage"), list(enumerate(DAMAGES)))
+@pytest.mark.parametrize(
+    ("first", "step", "damages"),
+    [(1, 4, DAMAGES), *(pytest.param(1 + i % 2, 2, [d], marks=pytest.mark.slow) for i, d in enumerate(DAMAGES))],
+)
 def test_every_row_of_the_other_pages_is_read_whatever_the_damage(
-    whole: bytes, tmp_path: Path, first: int, damage: Damage
+    whole: bytes, tmp_path: Path, first: int, step: int, damages: list[Damage]
 ) -> None:
-    for number in range(1 + first % 2, len(whole) // PAGE, 2):
-        store, page = damaged_store(tmp_path / str(number), whole, number, damage)
+    for number in range(first, len(whole) // PAGE, step):
+        store, page = damaged_store(tmp_path / str(number), whole, number, damages[number % len(damages)])
         check_all_others(store, page)
 
 
@@ -188,6 +183,23 @@ def test_what_a_damaged_index_hides_is_all_saved(whole: bytes, tmp_path: Path) -
     assert len(store.query()) == ROWS + 1
 
 
+def test_without_its_first_page_a_file_is_left_by_readers_and_set_aside_by_writers(
+    whole: bytes, tmp_path: Path
+) -> None:
+    store, _ = damaged_store(tmp_path / "damaged", whole, 0, ones)
+    with pytest.raises(StoreError, match="file is not a database") as error:
+        store.query()
+    assert "the next row that is written sets the file aside" in error.value.hint
+    assert sorted(file.name for file in (tmp_path / "damaged").iterdir()) == ["benchax.db", "benchax.db-lock"]
+
+    with pytest.warns(UserWarning, match="nothing of ours in it could be read"):
+        store.append(row(0))
+
+    assert store.query() == [row(0)]
+    (aside,) = Path(store.where).parent.glob("benchax.db.damaged-*Z")
+    assert aside.read_bytes()[PAGE:] == whole[PAGE:]
+
+
 def test_baselines_comparisons_and_programs_are_saved_too(tmp_path: Path) -> None:
     program = b"\x05StableHLO" * 3000
     known = Program(hashlib.sha256(program).hexdigest(), len(program), program)
@@ -224,26 +236,3 @@ def test_rows_that_were_only_in_the_wal_are_saved(tmp_path: Path) -> None:
     found = open_store(copy).query()
 
     assert found == [row(i) for i in range(3)]
-
-
-def test_without_its_first_page_a_file_is_set_aside_and_a_new_one_started(whole: bytes, tmp_path: Path) -> None:
-    store, _ = damaged_store(tmp_path / "damaged", whole, 0, ones)
-    with pytest.raises(StoreError, match="the next row that is written sets the file aside"):
-        store.query()
-
-    with pytest.warns(UserWarning, match="nothing of ours in it could be read"):
-        store.append(row(0))
-
-    assert store.query() == [row(0)]
-    (aside,) = Path(store.where).parent.glob("benchax.db.damaged-*Z")
-    assert aside.read_bytes()[PAGE:] == whole[PAGE:]
-
-
-def test_a_database_of_others_that_is_damaged_is_left_where_it_is_by_readers(tmp_path: Path) -> None:
-    path = tmp_path / "diary.db"
-    path.write_bytes(b"Dear diary,\n" * 500)
-
-    with pytest.raises(StoreError, match="file is not a database"):
-        open_store(path).rows()
-
-    assert [file.name for file in tmp_path.iterdir() if file.name != "diary.db-lock"] == ["diary.db"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -61,16 +60,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_first_append_makes_a_folder_that_git_ignores_and_a_file_that_is_alone_at_rest(tmp_path: Path) -> None:
-    """`--store .` must not hide the whole project."""
+    """`--store .` must not hide the whole project. An empty file is what a kill in the first milliseconds leaves."""
     there, new = tmp_path / "there", tmp_path / "a" / "b"
     there.mkdir()
-    with pytest.raises(StoreError):
-        open_store(new).query()
+    (there / "benchax.db").touch()
+    for folder in (there, new):
+        with pytest.raises(StoreError, match="no database at"):
+            open_store(folder).query()
     assert files(tmp_path) == ["there"]
 
     for folder in (there, new):
         open_store(folder).append(measured())
-        open_store(folder).query()
+        assert len(open_store(folder).query()) == 1
 
     assert files(there) == ["benchax.db", "benchax.db-lock"]
     assert files(new) == [".gitignore", "benchax.db", "benchax.db-lock"]
@@ -79,36 +80,31 @@ def test_the_first_append_makes_a_folder_that_git_ignores_and_a_file_that_is_alo
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_an_empty_file_is_a_database_to_come(path: Path) -> None:
-    """What a kill in the first milliseconds leaves."""
-    path.parent.mkdir()
-    path.touch()
-    store = open_store(path)
-
-    with pytest.raises(StoreError, match="no database at"):
-        store.query()
-
-    store.append(measured())
-
-    assert len(store.query()) == 1
-
-
 # ---- many writers, kills, forks ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_eight_writers_lose_nothing(path: Path) -> None:
-    script = "for i in range(25): print(store.append(measured(sys.argv[2], elapsed_s=(float(i),))))"
-
-    writers = [python(script, path, f"writer {w}") for w in range(8)]
-    ids = [[int(line) for line in finish(w)] for w in writers]
+def test_eight_writers_lose_nothing_on_both_sides_of_a_fork(path: Path) -> None:
+    """One instance of a store is used by the parent and by its child."""
+    script = """
+child = os.fork()
+who = sys.argv[2] + (" parent" if child else " child")
+for i in range(12):
+    print(who, store.append(measured(who, elapsed_s=(float(i),))), flush=True)
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    writers = [python(script, path, f"writer {w}") for w in range(4)]
+    told: dict[str, list[int]] = {}
+    for line in [line for writer in writers for line in finish(writer)]:
+        told.setdefault(line.rpartition(" ")[0], []).append(int(line.rpartition(" ")[2]))
 
     store = open_store(path)
-    assert sorted(id for own in ids for id in own) == list(range(1, 201))
-    for w, own in enumerate(ids):
-        found = store.query(case=f"writer {w}")
-        assert [m.samples[0].elapsed_s for m in found] == [(float(i),) for i in range(25)]
-        assert [r.id for r in store.rows(case=f"writer {w}")] == own
+    assert sorted(id for own in told.values() for id in own) == list(range(1, 97))
+    assert len(told) == 8
+    for who, own in told.items():
+        assert [m.samples[0].elapsed_s for m in store.query(case=who)] == [(float(i),) for i in range(12)]
+        assert [r.id for r in store.rows(case=who)] == own
 
 
 def test_a_killed_writer_loses_nothing_that_append_returned_for(path: Path) -> None:
@@ -148,22 +144,6 @@ store.place.write(half)
     assert [r.case.name for r in store.rows()] == ["whole", "after"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM cases").fetchone() == (2,)
-
-
-def test_a_store_may_be_used_on_both_sides_of_a_fork(path: Path) -> None:
-    script = """
-store.append(measured("parent"))
-child = os.fork()
-for _ in range(10):
-    store.append(measured("parent" if child else "child"))
-if child:
-    assert os.waitpid(child, 0)[1] == 0
-"""
-    finish(python(script, path))
-
-    store = open_store(path)
-    assert len(store.query(case="parent")) == 11
-    assert len(store.query(case="child")) == 10
 
 
 def test_a_reader_sees_one_state_while_others_write(path: Path) -> None:
@@ -282,55 +262,43 @@ def test_processes_that_find_the_damage_together_share_one_new_file(path: Path) 
 # ---- databases of others ----------------------------------------------------------------------------------------
 
 
-def test_a_newer_database_is_refused_and_left_untouched(path: Path) -> None:
+NEWER = f"was written by a newer benchax (schema 9; this one knows {SCHEMA})"
+OTHERS = "belongs to something else: its only tables of benchax are samples"
+
+
+@pytest.mark.parametrize(
+    ("script", "said", "hint"),
+    [
+        ("PRAGMA journal_mode=DELETE; UPDATE meta SET value = '9' WHERE name = 'schema'", NEWER, UPGRADE),
+        ("PRAGMA journal_mode=DELETE; DROP TABLE meta; DROP TABLE cases; DROP TABLE measurements", OTHERS, ""),
+    ],
+)
+def test_a_newer_database_and_that_of_another_program_are_refused_and_left_untouched(
+    path: Path, script: str, said: str, hint: str
+) -> None:
     store = open_store(path)
     store.append(measured())
-    connection = sqlite3.connect(path)
-    connection.executescript("PRAGMA journal_mode=DELETE; UPDATE meta SET value = '9' WHERE name = 'schema'")
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
     before = path.read_bytes()
 
     for use in (store.query, store.rows, lambda: store.append(measured())):
         with pytest.raises(StoreError) as error:
             use()
 
-        assert (
-            error.value.problem == f"database {path} was written by a newer benchax (schema 9; this one knows {SCHEMA})"
-        )
-        assert error.value.hint == UPGRADE
-    assert path.read_bytes() == before
-
-
-def test_the_database_of_another_program_is_left_untouched(path: Path) -> None:
-    path.parent.mkdir()
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE samples (soil TEXT)")
-    connection.close()
-    before = path.read_bytes()
-
-    with pytest.raises(StoreError, match="belongs to something else: its only tables of benchax are samples"):
-        open_store(path).append(measured())
-
+        assert (error.value.problem, error.value.hint) == (f"database {path} {said}", hint)
     assert path.read_bytes() == before
 
 
 # ---- places that cannot be written ------------------------------------------------------------------------------
 
 
-def test_a_fifo_in_place_of_the_file_is_named_and_not_waited_for(path: Path) -> None:
-    path.parent.mkdir()
-    os.mkfifo(path)
-    store = open_store(path)
-
-    with pytest.raises(StoreError, match=r"cannot write .*benchax\.db: it is no regular file"):
-        store.append(measured())
-    with pytest.raises(StoreError, match=r"cannot read .*benchax\.db: it is no regular file"):
-        store.rows()
-
-
-@pytest.mark.parametrize("place", ["/proc/benchax", "/dev/null", "/dev/null/x.db", "/proc/x.db", "x" * 300, "file"])
+@pytest.mark.parametrize(
+    "place", ["/proc/benchax", "/dev/null", "/dev/null/x.db", "/proc/x.db", "x" * 300, "file", "fifo.db"]
+)
 def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
+    os.mkfifo(tmp_path / "fifo.db")
     store = open_store(tmp_path / place)
 
     with pytest.raises(StoreError) as error:
@@ -339,22 +307,12 @@ def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> 
     assert error.value.problem.startswith(f"cannot write {store.where}: ")
     assert error.value.expected == "a folder that may be made and written to"
     assert "--store" in error.value.hint
+    with pytest.raises(StoreError, match=r"cannot read .*fifo\.db: it is no regular file"):  # and is not waited for
+        open_store(tmp_path / "fifo.db").rows()
 
 
-@pytest.fixture
-def public_folder() -> Iterator[Path]:
-    """Where another user may look: pytest's own folders are private."""
-    folder = Path(tempfile.mkdtemp(prefix="benchax-test-"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
-
-
-def test_a_read_only_folder_can_be_read_and_not_written(public_folder: Path) -> None:
-    """Root may write everywhere, so the process becomes somebody else first."""
-    open_store(public_folder).append(measured("kept"))
-    public_folder.chmod(0o555)
+def test_a_read_only_folder_can_be_read_and_not_written() -> None:
+    """Root may write everywhere, so the process becomes somebody else first, who may not enter pytest's folders."""
     script = """
 open_store(sys.argv[2]).append(measured())  # whatever is imported on first use is imported before the rights go
 if os.geteuid() == 0:
@@ -366,12 +324,17 @@ try:
 except StoreError as error:
     print(error.problem)
 """
-    with tempfile.TemporaryDirectory() as own:
-        read, refused = finish(python(script, public_folder, own))
+    with tempfile.TemporaryDirectory() as own, tempfile.TemporaryDirectory() as public:
+        folder = Path(public)
+        open_store(folder).append(measured("kept"))
+        folder.chmod(0o555)
+        read, refused = finish(python(script, folder, own))
+        found = files(folder)
+        folder.chmod(0o755)
 
     assert read == "['kept']"
-    assert refused.startswith(f"cannot write {public_folder / 'benchax.db'}: ")
-    assert files(public_folder) == ["benchax.db", "benchax.db-lock"]
+    assert refused.startswith(f"cannot write {folder / 'benchax.db'}: ")
+    assert found == ["benchax.db", "benchax.db-lock"]
 
 
 def test_where_no_more_fits_the_row_is_refused_and_those_before_it_stay(path: Path) -> None:
@@ -408,19 +371,19 @@ def test_a_file_that_is_held_open_is_whole_after_every_row_and_tidy_afterwards(t
             writer.append(replace(measured("f"), run_id=f"run-{i}"))
             assert [row.run_id for row in open_store(tmp_path).rows()] == [f"run-{k}" for k in range(i + 1)]
         assert (tmp_path / "benchax.db-wal").stat().st_size > 0
-
     assert not (tmp_path / "benchax.db-wal").exists()
+
     assert len(store.rows()) == 3
 
 
-def test_a_held_file_that_was_damaged_is_set_aside_and_the_next_one_is_held(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
+def test_a_held_file_that_was_damaged_is_set_aside_and_the_next_one_is_held(path: Path) -> None:
+    store = open_store(path)
 
     with store.held_open():
         store.append(measured("f"))
         for companion in ("-wal", "-shm"):
-            (tmp_path / f"benchax.db{companion}").unlink()
-        (tmp_path / "benchax.db").write_bytes(b"no database" * 1000)
+            Path(f"{path}{companion}").unlink()
+        path.write_bytes(b"no database" * 1000)
         with pytest.warns(UserWarning, match="was damaged"):
             store.append(measured("f"))
         store.append(measured("f"))

@@ -147,7 +147,8 @@ def _matmul(n: int, dtype: MatmulType) -> tuple[float, float]:
 
 
 def _iteration_s(call: Callable[[int], object]) -> float:
-    """Seconds of one iteration in the fastest of some calls that are long enough.
+    """Seconds of one iteration in the fastest of some calls that are long enough: of at most `REPEATS`, in about
+    `BUDGET_S`.
 
     Args:
         call: runs a loop of that many iterations.
@@ -158,30 +159,19 @@ def _iteration_s(call: Callable[[int], object]) -> float:
         call(turns)
         return (perf_counter_ns() - start) * 1e-9
 
-    turns = _long_enough(turns_s)
-    return _best(lambda: turns_s(turns)) / turns
+    turns = 1
+    while (took_s := turns_s(turns)) < CALL_S and turns < 2**28:
+        turns = max(2 * turns, min(100 * turns, int(1.2 * turns * CALL_S / max(took_s, 1e-9))))
+    taken: list[float] = []
+    while len(taken) < REPEATS and (len(taken) < 2 or sum(taken) < BUDGET_S):
+        taken.append(turns_s(turns))
+    return min(taken) / turns
 
 
 def _cache_bytes_per_s() -> float:
     if jax.local_devices()[0].platform != "cpu":
         raise NotMeasured("known of CPUs only: on an accelerator an array so small measures the launch of its kernel")
     return bytes_per_s(CACHE_ARRAY_BYTES)
-
-
-def _long_enough(turns_s: Callable[[int], float]) -> int:
-    """The number of iterations that take `CALL_S` together."""
-    turns = 1
-    while (took_s := turns_s(turns)) < CALL_S and turns < 2**28:
-        turns = max(2 * turns, min(100 * turns, int(1.2 * turns * CALL_S / max(took_s, 1e-9))))
-    return turns
-
-
-def _best(call_s: Callable[[], float]) -> float:
-    """The fastest of at most `REPEATS`, in about `BUDGET_S`."""
-    taken: list[float] = []
-    while len(taken) < REPEATS and (len(taken) < 2 or sum(taken) < BUDGET_S):
-        taken.append(call_s())
-    return min(taken)
 
 
 def _memory_array_bytes() -> int:
