@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 from statistics import median
 
 import platformdirs
@@ -34,10 +33,19 @@ from benchax.stats.verdicts import MEDIAN_EFFICIENCY, POWER
 from benchax.subprocesses import descendants
 from benchax.whole_files import write_whole
 
+try:
+    from resource import RUSAGE_SELF, getrusage
+except ImportError:  # Windows
 
-def preemptions() -> int:
-    """How often the system took the core away from a thread of this process, so far. Costs about 1 µs."""
-    return getrusage(RUSAGE_SELF).ru_nivcsw
+    def preemptions() -> int | None:
+        """None: Windows does not count them."""
+        return None
+
+else:
+
+    def preemptions() -> int | None:
+        """How often the system took the core away from a thread of this process, so far. Costs about 1 µs."""
+        return getrusage(RUSAGE_SELF).ru_nivcsw
 
 
 # The kernel books CPU time in ticks of 10 ms, by looking who runs at each tick. A share of p seen in n ticks has a

@@ -224,7 +224,9 @@ def collect(
         elapsed_s=tuple(reading / 1e9 for reading in readings),
         # Samples that are taken at once, inside one program, have no place between them where preemptions could be
         # read; and none were read around calls that were made before.
-        disturbed=None if prepared.take or taken else tuple(after != before for before, after in pairwise(switches)),
+        disturbed=None
+        if prepared.take or taken or switches[0] is None
+        else tuple(after != before for before, after in pairwise(switches)),
         resolution_s=prepared.resolution_s(),
         overhead_s=prepared.overhead_s(iterations) if prepared.overhead_s else None,
         clock_tier=prepared.clock_tier,
@@ -234,7 +236,9 @@ def collect(
     )
 
 
-def _take(sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int]) -> None:
+def _take(
+    sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
+) -> None:
     """The measured loop: a reading, and how often the process has been preempted up to then."""
     # `repeat(None, n)` makes no number for each round, as `range` does; `timeit` loops in the same way.
     for _ in repeat(None, batch):
