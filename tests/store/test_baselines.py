@@ -73,22 +73,21 @@ def test_a_name_means_the_run_that_it_was_given_to_last_and_can_be_taken_back(st
 
 
 @pytest.mark.parametrize("name", ["last", "", "  ", "\n", "model.py:f"])
-def test_names_that_mean_something_else_are_refused(store: DatabaseStore, name: str) -> None:
+def test_names_that_mean_something_else_or_nothing_are_refused(store: DatabaseStore, name: str) -> None:
+    with pytest.raises(StoreError, match="no database at"):
+        list_baselines(store)
+    with pytest.raises(StoreError, match="no database at"):
+        rows_of(store, "last")
     store.append(measured())
 
     with pytest.raises(UsageError) as error:
         set_baseline(store, name, "run")
+    with pytest.raises(UsageError, match="there is no baseline 'v1'\nexpected a name; the store has no baseline"):
+        remove(store, "v1")
 
     expected = "a name without a colon, other than 'last', such as v1.2"
     assert str(error.value) == f"a baseline cannot be called {name!r}\nexpected {expected}"
     assert list_baselines(store) == []
-
-
-def test_a_name_that_is_not_there_cannot_be_removed(store: DatabaseStore) -> None:
-    store.append(measured())
-    with pytest.raises(UsageError, match="there is no baseline 'v1'\nexpected a name; the store has no baseline"):
-        remove(store, "v1")
-
     set_baseline(store, "v1.2", "run")
     with pytest.raises(UsageError, match=r"there is no baseline 'v1.3'\nexpected 'v1.2'\? Permitted is one of: v1.2"):
         remove(store, "v1.3")
@@ -170,12 +169,6 @@ def test_a_word_that_means_nothing_is_told_what_there_is(store: DatabaseStore) -
     )
 
 
-def test_where_nothing_was_ever_stored_that_is_said(file: DatabaseStore) -> None:
-    for ask in (lambda: list_baselines(file), lambda: rows_of(file, "last")):
-        with pytest.raises(StoreError, match="no database at"):
-            ask()
-
-
 # ---- databases of schema 1 --------------------------------------------------------------------------------------
 
 
@@ -200,30 +193,26 @@ def schema(store: DatabaseStore) -> tuple[str, bool]:
     return said, {"programs", "baselines", "comparisons"} <= tables
 
 
-def test_an_old_database_is_read_and_left_as_it_is(old: DatabaseStore) -> None:
-    before = Path(old.where).read_bytes()
+def test_an_old_database_is_read_and_left_as_it_is_until_the_next_row_or_name(old: DatabaseStore) -> None:
+    before, rows = Path(old.where).read_bytes(), exact([replace(RICH, program=None), measured("f", run="r1")])
 
     found = old.query()
-    assert exact(found) == exact([replace(RICH, program=None), measured("f", run="r1")])
+    assert exact(found) == rows
     assert names(rows_of(old, "r1")) == ["f"]
     assert list_baselines(old) == []
     assert comparisons.history(old, CaseId("f")) == []
     assert [program(old, m) for m in found] == [None, None]
     with pytest.raises(UsageError, match="'v1' is no baseline"):
         rows_of(old, "v1")
-
     assert Path(old.where).read_bytes() == before
 
-
-def test_the_next_row_or_name_brings_an_old_database_up_to_date(old: DatabaseStore) -> None:
     set_baseline(old, "v1", "r1")
 
     assert schema(old) == (str(SCHEMA), True)
     assert names(rows_of(old, "v1")) == ["f"]
     old.append(with_program(b"content", "g", "r2"))
-    found = old.query()
-    assert exact(found[:2]) == exact([replace(RICH, program=None), measured("f", run="r1")])
-    assert program(old, found[2]) == b"content"
+    *others, newest = old.query()
+    assert (exact(others), program(old, newest)) == (rows, b"content")
 
 
 def test_a_migration_that_fails_changes_nothing(old: DatabaseStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from measurement_strategies import HOST, measured
 
 from benchax.model import EarlierRuns, Measurement, Samples
-from benchax.store.database import KEPT_RUNS, LOOKED_AT, DatabaseStore, open_store
+from benchax.store.database import KEPT_RUNS, LOOKED_AT, DatabaseStore
 
 PROGRAM, OTHER = "5a" * 32, "c3" * 32
 
@@ -29,13 +28,11 @@ def find(store: DatabaseStore, source: str = PROGRAM) -> tuple[float, ...]:
 
 
 def test_the_newest_row_brings_the_runs_that_it_knew_and_its_own(store: DatabaseStore) -> None:
+    assert find(store) == ()  # there is no store yet
     store.append(row(9.0))
     store.append(row(1.0, 1.02, 5.0, earlier=(1.03, 1.04)))
-
     assert find(store) == (1.03, 1.04, 1.01)
 
-
-def test_only_the_newest_runs_are_kept(store: DatabaseStore) -> None:
     store.append(row(2.0, earlier=tuple(float(i) for i in range(1, KEPT_RUNS + 1))))
 
     assert find(store) == (*(float(i) for i in range(2, KEPT_RUNS + 1)), 2.0)
@@ -67,7 +64,3 @@ def test_a_program_that_comes_back_is_found_among_the_last_rows(store: DatabaseS
 
     assert find(store) == ()
     assert find(store, OTHER)[-1:] == (9.0,)
-
-
-def test_a_store_that_is_not_there_knows_no_runs(tmp_path: Path) -> None:
-    assert find(open_store(tmp_path / "none")) == ()

@@ -70,9 +70,7 @@ def test_statistics_without_readings_are_quoted_and_a_file_is_one_run() -> None:
     assert (len(runs), m.run_id in runs) == (1, False)
 
 
-@pytest.mark.parametrize(
-    "when", ["2014-12-25T10:00:00.000000", "2014-12-25T10:00:00+00:00", "2014-12-25T11:00:00+01:00"]
-)
+@pytest.mark.parametrize("when", ["2014-12-25T10:00:00.000000", "2014-12-25T11:00:00+01:00"])
 def test_times_are_utc(when: str) -> None:
     assert read(document() | {"datetime": when})[0].started_at == "2014-12-25T10:00:00.000000+00:00"
 

@@ -34,29 +34,22 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return file
 
 
-def test_load_gives_what_was_stored(path: Path) -> None:
+def test_load_gives_what_was_stored_of_a_case_or_a_commit(path: Path) -> None:
     assert load(path) == Rows(THREE)
     assert list(load(str(path))) == list(THREE)
-
-
-def test_load_can_be_asked_for_a_case_or_a_commit(path: Path) -> None:
     assert load(path, case="fft") == Rows(THREE[:1])
-    assert load(path, case="?*m") == Rows(THREE[2:])
-    assert load(path, commit="def") == Rows(THREE[2:])
+    assert load(path, case="?*m") == load(path, commit="def") == Rows(THREE[2:])
     assert load(path, case="fft", commit="def") == Rows()
 
 
-def test_load_before_the_first_run_says_what_to_do(tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(f'{encode(RICH)}\n\n{{"benchax": 7}}\n')
+
     with pytest.raises(StoreError, match="run `benchax run` first"):
         load(tmp_path)
     with pytest.raises(StoreError, match=r"cannot read .*none\.jsonl: .*No such file"):
         load(tmp_path / "none.jsonl")
-
-
-def test_a_line_that_is_no_document_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-    file.write_text(f'{encode(RICH)}\n\n{{"benchax": 7}}\n')
-
     with pytest.raises(FormatError, match=r"line 3 of .*rows\.jsonl: a document was written by a newer benchax"):
         load(file)
 

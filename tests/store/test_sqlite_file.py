@@ -17,6 +17,8 @@ import pytest
 from measurement_strategies import measured
 
 from benchax.errors import UPGRADE, StoreError
+from benchax.model import CaseId
+from benchax.store.comparisons import history
 from benchax.store.database import open_store
 from benchax.store.schema import SCHEMA
 
@@ -24,6 +26,8 @@ PRELUDE = """
 import os, signal, sys, warnings
 from measurement_strategies import measured
 from benchax.errors import UPGRADE, StoreError
+from benchax.model import CaseId, Comparison, Version
+from benchax.store.comparisons import append
 from benchax.store.database import open_store
 store = open_store(sys.argv[1])
 """
@@ -91,6 +95,7 @@ child = os.fork()
 who = sys.argv[2] + (" parent" if child else " child")
 for i in range(12):
     print(who, store.append(measured(who, elapsed_s=(float(i),))), flush=True)
+    append(store, [Comparison(CaseId("f"), "run", Version(who), Version(str(i)), "same")])
 if child:
     assert os.waitpid(child, 0)[1] == 0
 """
@@ -105,6 +110,8 @@ if child:
     for who, own in told.items():
         assert [m.samples[0].elapsed_s for m in store.query(case=who)] == [(float(i),) for i in range(12)]
         assert [r.id for r in store.rows(case=who)] == own
+        ratios = history(store, CaseId("f"), baseline=who)
+        assert [c.candidate.label for c in ratios] == [str(i) for i in range(12)]
 
 
 def test_a_killed_writer_loses_nothing_that_append_returned_for(path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from comparisons_by_hand import CASE, compared
+from comparisons_by_hand import compared
 from measurement_strategies import RICH, measured
 from site_stores import contents, fill
 
@@ -18,35 +19,24 @@ from benchax.store.database import DatabaseStore
 from benchax.store.schema import MIGRATIONS, StorableRow, take_step
 
 
-def test_a_case_is_listed_with_what_it_has(store: DatabaseStore) -> None:
-    ids = [store.append(measured(commit=commit)) for commit in ("a1", "b2")]
-    comparisons.append(store, [compared(n, 1.5) for n in range(3)])
-
-    by_case = {found.case: found for found in list_activity(store)}
-
-    assert [by_case[measured().case].seen, by_case[CASE].seen] == [[2, ids[-1], 0, 0], [0, 0, 3, 3]]
-
-
-def test_what_comes_later_is_left_for_the_next_time(store: DatabaseStore) -> None:
-    store.append(measured(commit="a1"))
+def test_a_case_has_what_it_had_when_it_was_listed_and_what_comes_later_is_left_for_the_next_time(
+    store: DatabaseStore,
+) -> None:
+    with pytest.raises(StoreError, match="no database at"):
+        list_activity(store)
+    ids = [store.append(replace(RICH, case=measured().case)) for _ in range(2)]
     comparisons.append(store, [compared(0, 1.5)])
-    row, ratio = list_activity(store)
+    listed, ratio = list_activity(store)
 
     store.append(measured(commit="b2"))
     comparisons.append(store, [compared(1, 1.6)])
 
-    assert [each.commit for each in read_timeline(store, row)] == ["a1"]
-    assert [c.ratio for c in read_comparisons(store, ratio)] == [1.5]
-    assert list_activity(store)[0].seen != row.seen
-
-
-def test_a_row_knows_where_it_was_measured(store: DatabaseStore) -> None:
-    store.append(RICH)
-    (found,) = list_activity(store)
-    (row,) = read_timeline(store, found)
-
+    assert (listed.case, listed.seen, ratio.seen) == (measured().case, [2, ids[-1], 0, 0], [0, 0, 1, 1])
+    row, _ = read_timeline(store, listed)
     assert read_environment(store, row) == RICH.environment
     assert (row.fingerprint, row.median_s) == (RICH.environment.fingerprint, RICH.summary().median_s)
+    assert [c.ratio for c in read_comparisons(store, ratio)] == [1.5]
+    assert list_activity(store)[0].seen != listed.seen
 
 
 def test_a_store_from_before_there_were_comparisons_has_rows(store: DatabaseStore) -> None:
@@ -56,11 +46,6 @@ def test_a_store_from_before_there_were_comparisons_has_rows(store: DatabaseStor
     (found,) = list_activity(store)
 
     assert (found.seen[0], read_comparisons(store, found)) == (1, [])
-
-
-def test_where_nothing_was_ever_stored_it_is_said(store: DatabaseStore) -> None:
-    with pytest.raises(StoreError, match="no database at"):
-        list_activity(store)
 
 
 @pytest.mark.slow
