@@ -20,9 +20,7 @@ from chains import TARGET_NS, Chain, Readings, join
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.measuring import stages
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import calibrate
 from benchax.measuring.timers import TIMERS
 from benchax.measuring.timers.base import PreparedTimer, Subject
@@ -68,12 +66,8 @@ class Turns:
 
 def subject_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
     """Built and called once."""
-    case = make_case(fn, args, kwargs)
-    inputs = make_inputs(case, 0)
-    program = program_of(case, inputs)
-    built = stages.build(program, inputs, lambda stage: None)
-    hlo = (built.compiled.as_text() or "") if built.compiled is not None else ""
-    subject = Subject(program, inputs, None, built.static, built.donates, hlo)
+    prepared = prepare(make_case(fn, args, kwargs))
+    subject = replace(prepared.subject, hlo=prepared.hlo)
     return replace(subject, outputs=subject.outcome())
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from benchax import api, units
 from benchax.errors import NotMeasured, reason_of
 from benchax.measuring import paired
-from benchax.measuring.sides import PairedRequest, Side
+from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import Measurement
 from benchax.stats.intervals import median_interval
 from benchax.stats.verdicts import Verdict

@@ -14,7 +14,7 @@ from benchax.case import make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotMeasured
 from benchax.experiments.lab import WorkerLab
-from benchax.measuring import stages
+from benchax.measuring import program as programs
 from benchax.model import Comparison, Version
 from benchax.watching.watch import watch
 
@@ -146,13 +146,13 @@ def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) 
 def test_a_function_is_built_once_for_all_rules(jitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inspected, measured, profiled and called by rules; that which donates its arguments is another program."""
     built: list[str] = []
-    build = stages.build
+    build = programs.lower
 
     def count(program, *rest):
         built.append(program.kind)
         return build(program, *rest)
 
-    monkeypatch.setattr(stages, "build", count)
+    monkeypatch.setattr(programs, "lower", count)
 
     def layer(x, w):
         return jnp.tanh(x @ w) @ w.T

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from benchax.case import make_case
-from benchax.measuring import stages
 from benchax.measuring.engine import measure
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.measuring.timers.base import Subject
 from benchax.model import Measurement, Options
 from benchax.options import DEFAULTS
@@ -52,11 +50,8 @@ def subject() -> Callable[..., Subject]:
 
     def make(fn: Any, *args: Any, **of_the_case: Any) -> Subject:
         case = make_case(fn, args, **of_the_case)
-        inputs = make_inputs(case, seed=0)
-        program = program_of(case, inputs)
-        built = stages.build(program, inputs, lambda stage: None)
-        hlo = built.compiled.as_text() if built.compiled is not None else ""
-        made = Subject(program, inputs, None, built.static, built.donates, hlo or "", donated=built.donated)
+        prepared = prepare(case)
+        made = replace(prepared.subject, hlo=prepared.hlo)
         return replace(made, outputs=made.outcome())
 
     return make

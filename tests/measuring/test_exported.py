@@ -19,12 +19,11 @@ from measuring.conftest import SHORT
 from benchax import api
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.measuring import engine, stages
+from benchax.measuring import engine
 from benchax.measuring import exported as exporting
 from benchax.measuring.engine import measure
 from benchax.measuring.exported import ImportedProgram, digest_source, exported, leaves_of
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.measuring.record import quiet
 from benchax.measuring.timers.base import Subject
 from benchax.model import Measurement
@@ -45,9 +44,7 @@ class Layer:
 
 def built(fn: Any, *args: Any, kwargs: Any = None, **of_the_case: Any) -> Subject:
     case = make_case(fn, args, kwargs, **of_the_case)
-    inputs, program = make_inputs(case, seed=0), program_of(case)
-    made = stages.build(program, inputs, lambda stage: None)
-    return Subject(program, inputs, None, made.static, made.donates, donated=made.donated)
+    return prepare(case).subject
 
 
 def row(fn: Any, *args: Any, **of_the_case: Any) -> Measurement:

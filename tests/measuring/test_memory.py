@@ -10,7 +10,7 @@ import pytest
 
 from benchax.errors import NotMeasured
 from benchax.measuring import memory
-from benchax.measuring.memory import is_one_figure, observed_range, observed_rise
+from benchax.measuring.memory import is_one_figure, observed_range
 from benchax.reporting.measurement import document
 from benchax.reporting.terminal import to_text
 
@@ -34,7 +34,7 @@ def test_outputs_of_a_compiled_call_are_seen(mib):
     fn = jax.jit(lambda x: x + 1)
     fn(x).block_until_ready()
 
-    assert within(observed_rise(lambda: fn(x)), mib * MIB)
+    assert within(observed_range(lambda: fn(x))[1], mib * MIB)
 
 
 @linux
@@ -45,7 +45,7 @@ def test_temporaries_of_a_compiled_call_are_seen():
     plan = fn.lower(x).compile().memory_analysis()
 
     planned = plan.temp_size_in_bytes + plan.output_size_in_bytes
-    rise = observed_rise(lambda: fn(x))
+    rise = observed_range(lambda: fn(x))[1]
 
     # The matmul kernels of jax 0.6 take a workspace of their own, which no plan mentions.
     assert planned - MIB / 2 <= rise <= 1.5 * planned
@@ -61,7 +61,7 @@ def test_arrays_alive_together_in_an_eager_call_are_seen():
 
     eager()
 
-    assert within(observed_rise(eager), 4 * 8 * MIB)
+    assert within(observed_range(eager)[1], 4 * 8 * MIB)
 
 
 @linux
@@ -69,7 +69,7 @@ def test_a_call_that_takes_nothing_is_a_reason_not_a_zero():
     x = jnp.ones(8)
 
     with pytest.raises(NotMeasured, match=r"rose by less than 512 KiB, which this method cannot tell from nothing"):
-        observed_rise(lambda: x)
+        observed_range(lambda: x)
 
 
 @linux
@@ -78,7 +78,7 @@ def test_a_call_that_compiles_each_time_is_a_reason():
     x = jnp.ones(MIB)
 
     with pytest.raises(NotMeasured, match=r"each call compiles \(1 program this time\)"):
-        observed_rise(lambda: jax.lax.fori_loop(0, 3, lambda i, y: y + 1, x))
+        observed_range(lambda: jax.lax.fori_loop(0, 3, lambda i, y: y + 1, x))
 
 
 def test_a_mark_that_cannot_be_set_back_is_a_reason(monkeypatch, tmp_path):
@@ -86,7 +86,7 @@ def test_a_mark_that_cannot_be_set_back_is_a_reason(monkeypatch, tmp_path):
     memory._glibc.cache_clear()
 
     with pytest.raises(NotMeasured, match=r"cannot be written|needs Linux with glibc"):
-        observed_rise(lambda: None)
+        observed_range(lambda: None)
 
     memory._glibc.cache_clear()
 
@@ -98,7 +98,7 @@ def test_another_system_is_named(monkeypatch):
     with pytest.raises(
         NotMeasured, match=r"needs Linux with glibc; this is Darwin .* Only the compiler's plan is known"
     ):
-        observed_rise(lambda: None)
+        observed_range(lambda: None)
 
     memory._glibc.cache_clear()
 

@@ -19,11 +19,10 @@ from jax.experimental import io_callback
 import benchax
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.prepare import prepare
+from benchax.measuring.prepare import BuiltProgram, prepare
 from benchax.measuring.record import Record, quiet
 from benchax.measuring.remarks import CODES, folded, remarks, renew
 from benchax.measuring.sampling import Warmup
-from benchax.measuring.stages import BuiltProgram
 from benchax.model import CallFloor, Cost, Memory, Noise, Remark, Samples, Stages, Transfer
 from benchax.program.compiled import cost
 from benchax.units import seconds

@@ -22,7 +22,7 @@ from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.measuring import engine, stages
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.measuring.stages import call_floor, count_programs, release_programs
 from benchax.model import CallFloor
 from benchax.program.compiled import INLINE_FLOPS, inline_flops
@@ -32,8 +32,9 @@ from benchax.watching.compiles import watch_compiles
 def build(fn, *args, **of_the_case):
     case = make_case(fn, args, **of_the_case)
     entered = []
-    built = stages.build(program_of(case), make_inputs(case, 0), entered.append)
-    return built, entered
+    prepared = prepare(case)
+    prepared.tell = entered.append
+    return prepared.built, entered
 
 
 @pytest.fixture
@@ -120,8 +121,10 @@ def test_transfer_in_moves_the_bytes_of_all_inputs():
 
     assert transfer.size_bytes == 4024
     assert len(transfer.elapsed_s) == stages.TRANSFERS
-    assert stages.transfer_in(make_inputs(make_case(lambda k: k, ("key",)), 0)) is None
-    assert stages.transfer_out(lambda: None) is None
+    with pytest.raises(NotMeasured, match="there are no input arrays"):
+        stages.transfer_in(make_inputs(make_case(lambda k: k, ("key",)), 0))
+    with pytest.raises(NotMeasured, match="there are no output arrays"):
+        stages.transfer_out(lambda: None)
 
 
 def test_transfer_out_of_cpu_outputs_is_a_view_and_has_no_bandwidth():
@@ -147,7 +150,7 @@ def test_dispatch_does_not_wait_for_the_work():
     chain = jax.jit(lambda x: x @ x @ x @ x @ x @ x)
     chain(x).block_until_ready()
 
-    _, whole_s = stages.first_run(lambda: chain(x))
+    _, whole_s = stages.timed(lambda: chain(x).block_until_ready())
 
     assert stages.dispatch(lambda: lambda: chain(x)) < whole_s
 

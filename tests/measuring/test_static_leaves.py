@@ -19,9 +19,8 @@ from benchax.experiments.variants import VARIANTS
 from benchax.inspecting.inspect import inspect_case
 from benchax.measuring import paired
 from benchax.measuring.exported import exported
-from benchax.measuring.paired import take_blocks
+from benchax.measuring.paired import PairedRequest, Side, take_blocks
 from benchax.measuring.prepare import prepare
-from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Measurement
 from benchax.static_leaves import hide_all, reveal
 

@@ -17,7 +17,7 @@ from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
 from benchax.measuring.sampling import calibrate
-from benchax.measuring.timers import TIMERS, loop, regions, wall
+from benchax.measuring.timers import TIMERS, embedding, loop, wall
 from benchax.measuring.timers.base import FED_BACK, FRESH_COPIES, Subject
 from benchax.model import Measurement, Samples
 from benchax.program.census import OperationTally, compare
@@ -175,7 +175,7 @@ def test_the_other_timers_run_the_function_s_own_executable(timer, subject):
 
 @pytest.mark.parametrize("name", ["in_graph", "loop"])
 def test_a_program_that_leaves_out_work_has_no_number_and_names_what_is_missing(name, subject, monkeypatch):
-    monkeypatch.delitem(regions.FORMS, "branch")
+    monkeypatch.delitem(embedding.FORMS, "branch")
 
     with pytest.raises(NotMeasured) as raised:
         TIMERS[name].prepare(subject(positions, jnp.ones((512, 128))))
@@ -188,7 +188,7 @@ def test_a_program_that_leaves_out_work_has_no_number_and_names_what_is_missing(
 
 @pytest.mark.parametrize("name", ["in_graph", "loop"])
 def test_a_program_that_does_more_than_the_function_has_no_number(name, subject, monkeypatch):
-    monkeypatch.setattr(regions, "FORMS", {"direct": lambda body, values, word: body(body(values))})
+    monkeypatch.setattr(embedding, "FORMS", {"direct": lambda body, values, word: body(body(values))})
 
     with pytest.raises(
         NotMeasured, match=r"into more than it is by itself: 8\.19 k instead of 4\.10 k tanh operations$"

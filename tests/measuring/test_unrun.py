@@ -14,7 +14,7 @@ from benchax.case import make_case
 from benchax.compiled_grids.compiled import trace
 from benchax.measuring.paired import take_blocks
 from benchax.measuring.program import refuse_function
-from benchax.measuring.sides import PairedRequest, Side
+from benchax.measuring.paired import PairedRequest, Side
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
 

@@ -13,8 +13,7 @@ import pytest
 from benchax.comparing import sequential
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture
-from benchax.measuring.paired import PairedAnswer, SideFacts
-from benchax.measuring.sides import PairedRequest, Side
+from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFacts
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs import session

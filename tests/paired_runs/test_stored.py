@@ -14,8 +14,7 @@ from measuring.conftest import SHORT
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.measuring.engine import measure
-from benchax.measuring.paired import take_blocks
-from benchax.measuring.sides import PairedRequest
+from benchax.measuring.paired import PairedRequest, take_blocks
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
 from benchax.paired_runs.compare import StoredVersion, pair_with_cases, pair_with_rows
 from benchax.paired_runs.paired_run import PairedRun

@@ -9,8 +9,7 @@ import pytest
 from csv_rows_by_hand import a_row
 
 from benchax.comparing.gate import parse
-from benchax.measuring.paired import PairedAnswer, SideFacts
-from benchax.measuring.sides import Side
+from benchax.measuring.paired import PairedAnswer, Side, SideFacts
 from benchax.model import CaseId, Version
 from benchax.options import resolve
 from benchax.paired_runs.paired_run import Group, PairedRun, PairedSamples

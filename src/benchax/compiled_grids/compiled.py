@@ -43,7 +43,7 @@ from benchax.machine import noise
 from benchax.measuring.program import refuse_result
 from benchax.measuring.state import Values, carried, changed_names, is_stateful, take_apart
 from benchax.measuring.timers.in_graph import SPAN_S
-from benchax.measuring.timers.regions import explain
+from benchax.measuring.timers.embedding import explain
 from benchax.program import census, hlo
 from benchax.program.hlo import Module
 from benchax.program.index import index
@@ -343,7 +343,7 @@ def check_data(x: Any) -> None:
 #
 # In the optimised program of the grid, the runs of each function are in a separate loop, under a name (`scope_of`).
 # The operations in it are compared with those of the function compiled alone (`program/census.py`), as in the timers
-# (`measuring/timers/regions.py`). If they disagree, there is no time. The proof costs a compilation of each function.
+# (`measuring/timers/embedding.py`). If they disagree, there is no time. The proof costs a compilation of each function.
 # It only works if the grid is called from Python: within the user's `jax.jit`, its final program is not known.
 
 

@@ -45,9 +45,8 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import apply_settings, jax_settings, with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
-from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.sides import Side
-from benchax.measuring.stages import BuiltProgram
+from benchax.measuring.paired import Side
+from benchax.measuring.prepare import BuiltProgram, Prepared, prepare
 from benchax.measuring.state import is_key
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
 from benchax.numerics import as_doubles, compare, tolerance

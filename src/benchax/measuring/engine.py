@@ -24,7 +24,7 @@ import jax
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.machine import noise
-from benchax.measuring import memory, purity, stages, timers
+from benchax.measuring import memory, purity, timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.inputs import amounts_of
@@ -45,7 +45,16 @@ from benchax.measuring.sampling import (
     warm_up,
     warm_up_exactly,
 )
-from benchax.measuring.stages import call_floor, devices_of, do_first_work, note_first_uses, record_shares
+from benchax.measuring.stages import (
+    call_floor,
+    devices_of,
+    dispatch,
+    do_first_work,
+    note_first_uses,
+    record_shares,
+    transfer_in,
+    transfer_out,
+)
 from benchax.measuring.timers.base import PreparedTimer, Subject, on_fresh_stack
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options
 from benchax.program.compiled import cost, memory_plan
@@ -244,7 +253,7 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
-    cold = note_first_uses(built, cold)
+    cold = note_first_uses(built.traced, cold)
     record.stages = replace(built.stages, cache=built.cache, cold=cold if built.seconds else None)
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if case.listen is not None:
@@ -269,7 +278,11 @@ def _run(
         return subject
     if options.stages == "all":
         subject = _called(record, case, prepared, subject, sampler)
-        _transfers(record, subject)
+        record.enter("transfer")
+        with record.or_absent("stages.transfer_in"):
+            record.stages = replace(record.stages, transfer_in=transfer_in(subject.inputs))
+        with record.or_absent("stages.transfer_out"):
+            record.stages = replace(record.stages, transfer_out=transfer_out(subject.call))
         sampler.warm_up(record, subject)
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
@@ -341,19 +354,9 @@ def _called_and_observed(
         return subject
 
 
-def _transfers(record: Record, subject: Subject) -> None:
-    record.enter("transfer")
-    into, out = stages.transfer_in(subject.inputs), stages.transfer_out(subject.call)
-    record.stages = replace(record.stages, transfer_in=into, transfer_out=out)
-    if into is None:
-        record.absent.append(Absent("stages.transfer_in", "there are no input arrays"))
-    if out is None:
-        record.absent.append(Absent("stages.transfer_out", "there are no output arrays"))
-
-
 def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
     record.enter("dispatch")
-    record.stages = replace(record.stages, dispatch_s=on_fresh_stack(stages.dispatch)(subject.ready))
+    record.stages = replace(record.stages, dispatch_s=on_fresh_stack(dispatch)(subject.ready))
     with record.or_absent("stages.call_floor"):
         with keep_programs():
             floor = call_floor(subject, record.warmup.last_s, prepared.inline_flops)

@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -196,15 +197,17 @@ def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | No
     if sharding is None:
         return jax.device_put(host)
     # As `device_put` would: 64 bits become 32 unless JAX's x64 mode is on.
-    return put(host.astype(jax.dtypes.canonicalize_dtype(host.dtype)), sharding)
+    host = host.astype(jax.dtypes.canonicalize_dtype(host.dtype))
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
 def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
     """Random data of that shape and dtype, with its sharding if it has one."""
-    if state.is_key(struct):
-        array = make_array(ArraySpec("key", struct.shape), random)
-    else:
-        array = jax.device_put(_host_data(struct.dtype, struct.shape, random))
+    is_key = state.is_key(struct)
+    host = (
+        make_array(ArraySpec("key", struct.shape), random) if is_key else _host_data(struct.dtype, struct.shape, random)
+    )
+    array = jax.device_put(host)
     return array if struct.sharding is None else jax.device_put(array, struct.sharding)
 
 
@@ -245,23 +248,16 @@ def undeclared_static(dynamic: tuple[Any, Any], args: tuple[Any, ...], kwargs: d
     """
     names = tuple(name for name in kwargs if name not in dynamic[1])
     missing = len(args) - len(dynamic[0])
-    # Only what is not an array can be static, and JAX does not say which positions are left out.
+    # Only what is not an array can be static, and JAX does not say which positions are left out: those without which the
+    # others fit. Scalars may be dynamic as well, and settings mostly come last.
     candidates = [i for i, value in enumerate(args) if not any(map(_is_array, jax.tree.leaves(value)))]
-    return (*(candidates if len(candidates) == missing else _matched(candidates, missing, args, dynamic[0])), *names)
-
-
-def _matched(candidates: list[int], missing: int, args: tuple[Any, ...], dynamic: Any) -> list[int]:
-    """Scalars may be dynamic as well: drops those whose place in the dynamic tree fits, from the left."""
-    static: list[int] = []
-    for i in candidates:
-        place = i - len(static)
-        fits = place < len(dynamic) and jax.tree.structure(dynamic[place]) == jax.tree.structure(args[i])
-        remaining = len(candidates) - candidates.index(i)
-        if not fits or remaining <= missing - len(static):
-            static.append(i)
-        if len(static) == missing:
-            break
-    return static
+    wanted = [jax.tree.structure(each) for each in dynamic[0]]
+    found = (
+        static
+        for static in itertools.combinations(reversed(candidates), missing)
+        if [jax.tree.structure(value) for i, value in enumerate(args) if i not in static] == wanted
+    )
+    return (*sorted(next(found, candidates[len(candidates) - missing :])), *names)
 
 
 def _is_array(leaf: Any) -> bool:
@@ -306,7 +302,11 @@ def _describe(value: Any, is_static: bool = False) -> str:
 # who want other axes pass their own mesh, or sharded arrays.
 
 
-FAKE_DEVICES = "on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={n}"
+def fake_devices(count: int) -> str:
+    """A hint."""
+    return (
+        f"on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={count}" if jax.default_backend() == "cpu" else ""
+    )
 
 
 def make_mesh(spec: MeshSpec) -> Mesh:
@@ -319,13 +319,11 @@ def make_mesh(spec: MeshSpec) -> Mesh:
     if spec.given is not None:
         return spec.given
     if spec.size > len(devices):
-        each = -(-spec.size // jax.process_count())
-        hint = FAKE_DEVICES.format(n=each) if devices[0].platform == "cpu" else ""
         are = "is" if len(devices) == 1 else "are"
         raise UsageError(
             f"the mesh {spec} takes {spec.size} devices, and there {are} {plural(len(devices), 'device')}",
             f"axes whose product is at most {len(devices)}",
-            hint,
+            fake_devices(-(-spec.size // jax.process_count())),
         )
     names, shape = tuple(spec.sizes), tuple(spec.sizes.values())
     places = np.asarray(devices[: spec.size]).reshape(shape)
@@ -349,11 +347,6 @@ def sharding_of(spec: ArraySpec, mesh: MeshSpec | None) -> NamedSharding | None:
         )
     mesh.check(spec)
     return NamedSharding(make_mesh(mesh), PartitionSpec(*(over or None for over in spec.axes)))
-
-
-def put(host: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """`host`, which every process has alike, over the devices of all of them."""
-    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
 def axes_of(value: Any) -> tuple[tuple[str, ...], ...]:

@@ -62,28 +62,19 @@ _DURING = {_MMAP_THRESHOLD: 64 * 2**10, _MMAP_MAX: 2**20, _TRIM_THRESHOLD: 64 * 
 _AFTER = {_MMAP_THRESHOLD: 32 * 2**20, _MMAP_MAX: 65_536, _TRIM_THRESHOLD: 64 * 2**20}
 
 
-def observed_rise(call: Callable[[], Any]) -> int:
-    """Bytes by which resident memory rose, at its highest, above what was there before `call()` (warm, waited for).
-
-    Raises:
-        NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than
-            512 KiB, or the call compiles.
-    """
-    # A reading errs downwards, where something else is freed during the call: the greater of two.
-    return observed_range(call, 0.0)[1]
-
-
 def observed_range(
-    call: Callable[[], Any], longest_s: float, most_readings: int = MOST_EAGER_READINGS
+    call: Callable[[], Any], longest_s: float = 0.0, most_readings: int = MOST_EAGER_READINGS
 ) -> tuple[int, int]:
-    """(least, most) of the readings of a call whose memory differs from one to the next, as `observed_rise`.
+    """(least, most) bytes by which resident memory rose, at its highest, above what was there before `call()` (warm,
+    waited for). A reading errs downwards, if something else is freed during the call.
 
     Args:
         call: once that is not read, and up to `most_readings` times that are.
         longest_s: of a call that is worth more than two readings.
 
     Raises:
-        NotMeasured: as `observed_rise`.
+        NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than
+            512 KiB, or the call compiles.
     """
     with mapping_every_block():
         # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
@@ -190,16 +181,13 @@ def mapping_every_block() -> Iterator[None]:
     """
     libc = _glibc()
     try:
-        _set(libc, _DURING)
+        for parameter, value in _DURING.items():
+            libc.mallopt(parameter, value)
         with paused_gc():
             yield
     finally:
-        _set(libc, _AFTER)
-
-
-def _set(libc: Any, values: dict[int, int]) -> None:
-    for parameter, value in values.items():
-        libc.mallopt(parameter, value)
+        for parameter, value in _AFTER.items():
+            libc.mallopt(parameter, value)
 
 
 def _status_bytes(key: str) -> int:
@@ -298,12 +286,12 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
     is_eager = subject.program.kind == "eager"
     if not is_eager:
         with record.or_absent("memory.compiled_rise_bytes"):
-            rise = observed_bytes(subject)
-            record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=rise)
+            record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=observed_bytes(subject))
     # Without an earlier run, compiling its operations would be taken for memory of the call.
     if is_eager or record.numerics is not None or record.notes.undecided:
         with record.or_absent("memory.eager_rise_bytes"):
-            _note_eager(record, *_observe_eager(subject))
+            fn = subject.program.eager or subject.program.call
+            _note_eager(record, *_observe(subject, fn, QUICK_CALL_S, _readings(subject) - 1, AGREEING))
     else:
         record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
 
@@ -314,18 +302,19 @@ def _method() -> str:
 
 def observed_bytes(subject: Subject) -> int:
     """How far a call of the program rises. Raises `NotMeasured` if this cannot be observed."""
-    call = _call_on_fresh_buffers(subject, subject.program.call)
-    if jax.default_backend() == "cpu":
-        return observed_rise(call)
-    return observed_device_range(call, device_of(subject), CALLS - 1)[0]
+    least, most = _observe(subject, subject.program.call, 0.0, CALLS - 1, CALLS - 1)
+    return most if jax.default_backend() == "cpu" else least
 
 
-def _observe_eager(subject: Subject) -> tuple[int, int]:
-    fn = subject.program.eager or subject.program.call
-    if jax.default_backend() == "cpu":
-        calls = _call_on_fresh_buffers(subject, fn, _readings(subject))
-        return observed_range(calls, QUICK_CALL_S, _readings(subject) - 1)
-    return observed_device_range(_call_on_fresh_buffers(subject, fn, AGREEING + 1), device_of(subject), AGREEING)
+def _observe(
+    subject: Subject, fn: Callable[..., Any], longest_s: float, most_readings: int, device_readings: int
+) -> tuple[int, int]:
+    """(least, most): see `observed_range`, and `observed_device_range` on an accelerator."""
+    is_cpu = jax.default_backend() == "cpu"
+    call = _call_on_fresh_buffers(subject, fn, 1 + (most_readings if is_cpu else device_readings))
+    if is_cpu:
+        return observed_range(call, longest_s, most_readings)
+    return observed_device_range(call, device_of(subject), device_readings)
 
 
 def device_of(subject: Subject) -> Any:
@@ -345,7 +334,7 @@ def _note_eager(record: Record, least: int, most: int) -> None:
     record.memory = replace(record.memory, method=_method(), eager_rise_bytes=most, eager_rise_low_bytes=low)
 
 
-def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int = CALLS) -> Callable[[], Any]:
+def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
     # An iterator, because each set of buffers serves one call; a call too many is a mistake of ours and raises.
     calls = iter([subject.ready(fn) for _ in range(count)])

@@ -12,37 +12,43 @@ process ends with a few samples of each version in a row, for comparison with th
 Each sample also has the processor time of all threads of the process, read outside of the wall interval. It is a second
 measure if waiting for a core hides the first (`comparing/judging.py`).
 
+If all sides are cases, they run as they are. If one is an exported program, the others are exported too: then only the
+programs differ. Later processes use the exports of earlier ones (`PairedRequest.programs`).
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns, process_time_ns
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from benchax.case import Case
 from benchax.environment import jax_facts
+from benchax.errors import NotMeasured, UsageError
 from benchax.json_values import Json
 from benchax.machine import noise
 from benchax.machine.noise import paused_gc
-from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
+from benchax.measuring.inputs import Inputs, amounts_of, fit, make_inputs, make_like, signature, static_arguments
 from benchax.measuring.jax_settings import share_programs, without_cache
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.program import CallableProgram
+from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.sampling import warm_up
-from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
 from benchax.measuring.state import data_of
 from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
@@ -50,6 +56,7 @@ from benchax.model import Failure, Memory, Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
 from benchax.program.compiled import cost, memory_plan
 from benchax.watching.compiles import watch_compiles
+from benchax.whole_files import write_whole
 
 T = TypeVar("T")
 
@@ -71,6 +78,40 @@ ALONE, ALONE_NS = 8, 16_000_000
 of another version, and does not count: after 100 MiB of a rival, calls of 320 µs take 650, 450, and then 320."""
 LONG_NS = 100_000_000
 """For longer samples the state of the caches doesn't matter, and two more of them would cost a tenth of the time."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One version: a case, or the exported program of one."""
+
+    label: str
+    case: Case | None = None
+    program: bytes | None = None
+    leaves: tuple[Any, ...] | None = None
+    """The inputs of a program: arrays of JAX and numbers, in the order of `exported.leaves_of`."""
+
+
+@dataclass(frozen=True)
+class PairedRequest:
+    """The request to one process."""
+
+    sides: tuple[Side, ...]
+    """The baseline first. The first case gives the inputs of all sides. Without cases, the first side that has leaves
+    gives them. Without both, they are random data, of the shapes that the first program wants."""
+    blocks: int = 3
+    seed: int = 0
+    """The seed of the data, equal in all processes."""
+    order_seed: int = 0
+    """The seed of the order of things, another one in each process."""
+    patience: int = 1
+    """Times as many rounds, in as much more time."""
+    skips_equal: bool = False
+    """Programs that are one are not timed."""
+    compares_outputs: bool = True
+    """Are the outputs compared with the baseline's? Once is enough: all processes run the same on the same data."""
+    programs: str | None = None
+    """Folder of the programs and executables of this case. Earlier compilations are read from there. This takes 20 ms
+    instead of 50 to 200, and the executable is as fast within 1 %. Only new compilations count as build times."""
 
 
 @dataclass
@@ -122,6 +163,202 @@ class PairedAnswer:
     failed_side: int = 0
 
 
+class Unfit(Exception):
+    """A side that cannot be run; `cause` says why."""
+
+    def __init__(self, side: int, cause: BaseException, stage: str) -> None:
+        super().__init__(str(cause))
+        self.side, self.cause, self.stage = side, cause, stage
+
+
+def guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise Unfit(side, error, stage) from error
+
+
+# ---- versions --------------------------------------------------------------------------------------------------------
+#
+# The versions as they can be built: functions on inputs that they share, or programs.
+
+
+@dataclass
+class Version:
+    """A side, ready to be built, and what has been made of it."""
+
+    label: str
+    make: Callable[[], CallableProgram]
+    inputs: Inputs
+    facts: SideFacts = field(default_factory=SideFacts)
+    content: bytes | None = None
+    """The bytes of a program."""
+    case: Case | None = None
+    """Runs as it is."""
+    subject: Subject = field(init=False)
+    """The last build, on the inputs of the last block."""
+    timer: PreparedTimer = field(init=False)
+    """The timer of the last block."""
+
+    @property
+    def own_inputs(self) -> Inputs:
+        """`inputs`, which the versions share, as this one takes them."""
+        return self.inputs if self.case is None else _fit_inputs(self.case, self.inputs)
+
+    def build(self) -> None:
+        """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
+        prepared, facts = Prepared(self.make(), self.own_inputs), self.facts
+        built = prepared.built
+        # A build that was read from the shared folder says nothing of what compiling takes.
+        if built.cache != "hit":
+            facts.builds.append(built.seconds)
+            if built.compiled is not None and facts.plan is None:
+                counted = cost(built.compiled, prepared.hlo)
+                facts.plan = memory_plan(built.compiled, hlo_text=prepared.hlo)
+                facts.flops, facts.inline_flops = counted.flops if counted else None, prepared.inline_flops
+        subject = prepared.call_first().subject
+        # The text tells whether outputs can be fed back; to print it takes as long as a short build.
+        self.subject = replace(subject, hlo=prepared.hlo) if subject.donates else subject
+
+    def warm_up(self, is_new: bool) -> None:
+        """A version that was warm in the block before only needs one call, to meet its new buffers."""
+        if is_new:
+            warm_up(self.subject.ready, WARMUP_S)
+        else:
+            self.subject.outcome()
+        self.timer = wall.prepare(self.subject)
+
+    def sample(self, iterations: int, wakes: bool) -> tuple[int, int]:
+        """(wall, processor) nanoseconds of this many calls; `facts` gets what was compiled in them.
+
+        Args:
+            wakes: an untimed call comes before them, which wakes threads and refills caches.
+        """
+        with watch_compiles() as log:
+            if wakes:
+                jax.block_until_ready(self.subject.call())
+            compiled, before_ns = log.compiles, process_time_ns()
+            wall_ns = self.timer.sample(iterations)
+            processor_ns = process_time_ns() - before_ns
+            self.facts.compiles += log.compiles - compiled
+        return wall_ns, processor_ns
+
+    def note_result(self) -> None:
+        """Describes its result by itself, without the other versions."""
+        self.facts.returns_nothing = not jax.tree.leaves(self.subject.outputs)
+        self.facts.nonfinite = describe_nonfinite(self.subject.outputs)
+
+
+def make_versions(request: PairedRequest) -> tuple[list[Version], list[str | None]]:
+    """Returns the sides as versions, and per side why it runs natively next to a program."""
+    cases = {i: side.case for i, side in enumerate(request.sides) if side.case is not None}
+    if not cases:
+        inputs = _inputs_of_programs(request)
+        return [_imported(i, side.label, side.program, inputs) for i, side in enumerate(request.sides)], [None]
+    giver = min(cases)
+    inputs = guarded(giver, "inputs", lambda: make_inputs(cases[giver], request.seed))
+    if len(cases) == len(request.sides):
+        return [native(side.label, cases[i], inputs) for i, side in enumerate(request.sides)], [None]
+    subjects = {
+        i: guarded(i, "build", lambda i=i, case=case: _to_export(case, inputs, _program_file(request, i)))
+        for i, case in cases.items()
+    }
+    leaves = guarded(giver, "inputs", lambda: leaves_of(subjects[giver]))
+    versions: list[Version] = []
+    why: list[str | None] = [None for _ in request.sides]
+    for i, side in enumerate(request.sides):
+        try:
+            content = _export(subjects[i], _program_file(request, i)) if i in cases else side.program
+            versions.append(_imported(i, side.label, content, leaves))
+            if i in cases:
+                versions[i].facts.work = _work(cases[i], subjects[i].inputs)
+        except NotMeasured as error:
+            versions.append(native(side.label, cases[i], subjects[i].inputs))
+            why[i] = error.problem
+    return versions, why
+
+
+def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
+    static = static_arguments(case, inputs.args, inputs.kwargs)
+    args, kwargs = fit(case, (inputs.args, inputs.kwargs), static)
+    return replace(inputs, args=args, kwargs=kwargs, static=static)
+
+
+def native(label: str, case: Case, inputs: Inputs) -> Version:
+    # The same tuple for all versions: by it `_renewed` sees that they share their buffers.
+    return Version(label, lambda: program_of(case, inputs), inputs, SideFacts(work=_work(case, inputs)), case=case)
+
+
+def _work(case: Case, inputs: Inputs) -> Mapping[str, float]:
+    try:
+        return amounts_of(case, inputs)
+    except NotMeasured:  # a comparison is of times; why there are no amounts, the rows say
+        return {}
+
+
+def _inputs_of_programs(request: PairedRequest) -> Inputs:
+    leaves = next((side.leaves for side in request.sides if side.leaves is not None), None)
+    if leaves is None:
+        rng = np.random.default_rng(request.seed)
+        specs = guarded(0, "import", lambda: ImportedProgram(request.sides[0].program or b"").specs)
+        leaves = tuple(make_like(spec, rng) for spec in specs)
+    return Inputs(leaves, {}, (), signature(leaves, {}, ()))
+
+
+def _program_file(request: PairedRequest, i: int) -> Path | None:
+    """Where the program of a case is kept for the processes that follow."""
+    return Path(request.programs, f"{i}.exported") if request.programs else None
+
+
+def _to_export(case: Case, inputs: Inputs, file: Path | None) -> Subject:
+    """Traced, unless an earlier process has exported it: tracing and exporting take 50 ms and more in each process."""
+    given = _fit_inputs(case, inputs)
+    prepared = Prepared(program_of(case, given), given)
+    if file and file.exists():
+        static, _, _ = file.read_bytes().partition(b"\n")
+        return replace(prepared.subject_of(), static=tuple(json.loads(static)))
+    try:
+        return prepared.subject_of(prepared.trace())
+    except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why
+        return prepared.subject_of()
+
+
+def _export(subject: Subject, file: Path | None) -> bytes:
+    """The program, from the file if it is there. Raises NotMeasured where it cannot be exported."""
+    if file and file.exists():
+        return file.read_bytes().partition(b"\n")[2]
+    content = exported(subject).content or b""
+    if file:
+        with suppress(OSError):  # no room: the next process exports it too
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, json.dumps(subject.static).encode() + b"\n" + content)
+    return content
+
+
+def _imported(i: int, label: str, content: bytes | None, leaves: Inputs) -> Version:
+    content = content or b""
+    found = guarded(i, "import", lambda: ImportedProgram(content))
+    guarded(i, "inputs", lambda: _check_inputs(found, leaves))
+    facts = SideFacts(True, hashlib.sha256(content).hexdigest())
+    return Version(label, found.program, leaves, facts, content)
+
+
+def _check_inputs(found: ImportedProgram, leaves: Inputs) -> None:
+    given = [jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf for leaf in leaves.args]
+    wanted = signature(found.specs, {}, ())
+    if [(a.shape, a.dtype) for a in given] != [(s.shape, s.dtype) for s in found.specs]:
+        raise UsageError(f"the inputs are {leaves.signature}, and this version takes {wanted}")
+
+
+def are_one(versions: Sequence[Version]) -> bool:
+    """Are all of them programs, and the same program? The Python code of a function is in no program."""
+    first, *others = (version.content for version in versions)
+    return first is not None and all(each is not None and is_same_program(first, each) for each in others)
+
+
+# ---- blocks ----------------------------------------------------------------------------------------------------------
+
+
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
     """Runs the versions; a version that fails ends it, and the answer says only that."""
     try:
@@ -134,9 +371,8 @@ def take_blocks(request: PairedRequest, say: Callable[..., None]) -> PairedAnswe
 def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
     say("inputs")
     versions, why = make_versions(request)
-    facts = [SideFacts(v.is_program, v.sha256, v.work) for v in versions]
     answer = PairedAnswer(
-        facts,
+        [version.facts for version in versions],
         signature=versions[0].inputs.signature,
         not_exported=why,
         environment=Json(jax_facts()),
@@ -145,13 +381,13 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
     if request.skips_equal and are_one(versions):
         return answer
     begun = noise.start()
-    work = _PairedWork(request, say, versions, facts, random.Random(request.order_seed))
+    work = _PairedWork(request, say, versions, random.Random(request.order_seed))
     wall_ns, cpu_ns = np.stack([work.take_block(block) for block in range(request.blocks)], axis=1)
     if request.compares_outputs:
-        _compare_outputs(work.subjects, facts)
-    for i, subject in work.subjects.items():  # last of all: it calls the user's Python once more
-        if subject.program.kind == "eager":
-            facts[i].operations = _operations(subject)
+        _compare_outputs(versions)
+    for version in versions:  # last of all: it calls the user's Python once more
+        if version.subject.program.kind == "eager":
+            version.facts.operations = _operations(version.subject)
     seen = noise.finish(begun)
     return replace(
         answer, iterations=work.iterations, wall_ns=wall_ns, cpu_ns=cpu_ns, noise=seen, is_same_program=False
@@ -164,10 +400,8 @@ class _PairedWork:
 
     request: PairedRequest
     say: Callable[..., None]
-    versions: list[BuildableVersion]
-    facts: list[SideFacts]
+    versions: list[Version]
     rng: random.Random
-    subjects: dict[int, Subject] = field(default_factory=dict[int, Subject])
     iterations: int = 0
     """Calls in a sample; found in the first block, and then the same in all."""
     call_ns: int = 0
@@ -179,106 +413,68 @@ class _PairedWork:
     def take_block(self, block: int) -> np.ndarray:
         """int64[2, round, side]: wall, processor."""
         gc.collect(1)  # of all objects of JAX it would take 20 ms
-        self.versions, self.padding = _renewed(self.versions, self.rng)
+        self._renew_inputs()
         due = self._build_due(block) if self.build_ns < REBUILD_NS else []
-        self.subjects = {i: replace(self.subjects[i], inputs=v.own_inputs) for i, v in enumerate(self.versions)}
         self.say("warm-up", again=True)
-        timers = [_ready(i, subject, i in due) for i, subject in self.subjects.items()]
+        for i, version in enumerate(self.versions):
+            version.subject = replace(version.subject, inputs=version.own_inputs)
+            guarded(i, "warm-up", partial(version.warm_up, i in due))
         if not self.iterations:
-            self.iterations, self.call_ns = calibrated(timers)
+            self.iterations, self.call_ns = calibrated([version.timer for version in self.versions])
         self.say("rounds", again=True)
-        count = rounds(len(timers), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
-        wakes = self.call_ns < WAKING_NS
-        taken = _rounds(timers, self.subjects, self.iterations, count, wakes, self.rng, self.facts)
+        count = rounds(len(self.versions), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
+        samplers = [partial(version.sample, self.iterations, self.call_ns < WAKING_NS) for version in self.versions]
+        taken = np.array(take_rounds(samplers, self.rng, lambda taken: taken < count), np.int64).transpose(2, 1, 0)
         if block == 0:
-            self._take_alone(timers, taken[0], wakes)
+            self._take_alone(samplers, taken[0])
         return taken
 
-    def _take_alone(self, timers: Sequence[PreparedTimer], rounds_ns: np.ndarray, wakes: bool) -> None:
-        for i, timer in enumerate(timers):
+    def _renew_inputs(self) -> None:
+        """Puts the versions on new buffers, behind a padding of random size, so that the addresses differ. Equal inputs
+        stay shared.
+        """
+        self.padding = np.ones(self.rng.randrange(1, PADDING_BYTES), np.uint8)
+        # By identity: sides that were given one set of buffers get one new set. With two, the luck of where buffers lie
+        # would be on one side only.
+        calls = {key: inputs.renewed() for key, inputs in {id(v.inputs.args): v.inputs for v in self.versions}.items()}
+        for version in self.versions:
+            args, kwargs = calls[id(version.inputs.args)]
+            version.inputs = replace(version.inputs, args=args, kwargs=kwargs)
+
+    def _take_alone(self, samplers: Sequence[Callable[[], tuple[int, int]]], rounds_ns: np.ndarray) -> None:
+        for i, sampler in enumerate(samplers):
             alone_ns = float(np.median(rounds_ns[:, i]))
             if alone_ns < LONG_NS:
                 count = int(min(ALONE, max(2, ALONE_NS // alone_ns)))
-                readings = [self._sample_alone(i, timer, wakes) for _ in range(count)]
+                readings = [sampler()[0] for _ in range(count)]
                 alone_ns = median(readings[max(1, count // 4) :])
-            self.facts[i].alone_s = alone_ns / self.iterations / 1e9
-
-    def _sample_alone(self, i: int, timer: PreparedTimer, wakes: bool) -> int:
-        if wakes:
-            jax.block_until_ready(self.subjects[i].call())
-        return timer.sample(self.iterations)
+            self.versions[i].facts.alone_s = alone_ns / self.iterations / 1e9
 
     def _build_due(self, block: int) -> list[int]:
-        begun, due = perf_counter_ns(), _due(block, len(self.versions), self.rng)
-        for i in due:
-            self.say(f"build of {self.versions[i].label}", again=True)
-            self.subjects[i] = _build_shared(self.request, i, self.versions[i], self.facts[i])
+        """Builds the versions that are due, and returns which: all at first, then every other one. So the executables
+        that meet are others in each block, for two thirds of the builds."""
+        begun = perf_counter_ns()
+        due = [i for i in range(len(self.versions)) if block == 0 or (i + block) % 2 == 0]
+        for i in self.rng.sample(due, len(due)):
+            version = self.versions[i]
+            self.say(f"build of {version.label}", again=True)
+            # Each side has a folder, so that the first build of each is a real one, also where both are one program.
+            folder = self.request.programs and str(Path(self.request.programs, str(i)))
+            with share_programs(folder) if folder else nullcontext():
+                guarded(i, "build", version.build)
         self.build_ns = perf_counter_ns() - begun
         return due
-
-
-# ---- a block ----------------------------------------------------------------------------------------------------
-
-
-def _renewed(versions: Sequence[BuildableVersion], rng: random.Random) -> tuple[list[BuildableVersion], np.ndarray]:
-    """Returns the versions on new buffers, behind a padding of random size, so that the addresses differ. Equal inputs
-    stay shared.
-    """
-    padding = np.ones(rng.randrange(1, PADDING_BYTES), np.uint8)
-    # By identity: sides that were given one set of buffers get one new set. With two, the luck of where buffers lie
-    # would be on one side only.
-    calls = {id(v.inputs.args): v.inputs.renewed() for v in {id(v.inputs.args): v for v in versions}.values()}
-    renewed = [
-        replace(v.inputs, args=args, kwargs=kwargs) for v in versions for args, kwargs in [calls[id(v.inputs.args)]]
-    ]
-    return [replace(v, inputs=inputs) for v, inputs in zip(versions, renewed, strict=True)], padding
-
-
-def _due(block: int, count: int, rng: random.Random) -> list[int]:
-    """Which versions are built for this block: all at first, then every other one. So the executables that meet are
-    others in each block, for two thirds of the builds."""
-    due = [i for i in range(count) if block == 0 or (i + block) % 2 == 0]
-    return rng.sample(due, len(due))
-
-
-def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, facts: SideFacts) -> Subject:
-    # Each side has a folder, so that the first build of each is a real one, also where both are one program.
-    folder = request.programs and str(Path(request.programs, str(i)))
-    with share_programs(folder) if folder else nullcontext():
-        return guarded(i, "build", lambda: build(Prepared(version.make(), version.own_inputs), facts))
-
-
-def build(prepared: Prepared, facts: SideFacts) -> Subject:
-    """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
-    built = prepared.built
-    # A build that was read from the shared folder says nothing of what compiling takes.
-    if built.cache != "hit":
-        facts.builds.append(built.seconds)
-        if built.compiled is not None and facts.plan is None:
-            counted = cost(built.compiled, prepared.hlo)
-            facts.plan = memory_plan(built.compiled, hlo_text=prepared.hlo)
-            facts.flops, facts.inline_flops = counted.flops if counted else None, prepared.inline_flops
-    subject = prepared.call_first().subject
-    # The text tells whether outputs can be fed back; to print it takes as long as a short build.
-    return replace(subject, hlo=prepared.hlo) if subject.donates else subject
 
 
 def _operations(subject: Subject) -> int | None:
     """The maximum number of programs that an eager call runs: its operations. A call of a jitted function counts as
     one. None if it cannot be traced."""
     call = subject.program.call
-    traced = CallableProgram("plain", jax.jit(lambda *args, **kwargs: call(*args, **kwargs)), None, None)
+    args, kwargs = subject.inputs.renewed(copy=False)
     try:
-        found = stages.trace_only(traced, subject.inputs).traced
-        return None if found is None else len(found.jaxpr.eqns)
+        return len(jax.jit(lambda *args, **kwargs: call(*args, **kwargs)).trace(*args, **kwargs).jaxpr.eqns)
     except Exception:  # what runs eagerly need not be traceable
         return None
-
-
-def _ready(i: int, subject: Subject, is_new: bool) -> PreparedTimer:
-    """Returns a warm timer. A timer of the block before only needs one call, to meet its new buffers."""
-    guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
-    return wall.prepare(subject)
 
 
 def calibrated(timers: Sequence[PreparedTimer]) -> tuple[int, int]:
@@ -323,47 +519,16 @@ def take_rounds(
     return taken
 
 
-def _rounds(
-    timers: Sequence[PreparedTimer],
-    subjects: Mapping[int, Subject],
-    iterations: int,
-    count: int,
-    wakes: bool,
-    rng: random.Random,
-    facts: Sequence[SideFacts],
-) -> np.ndarray:
-    """int64[2, round, side]: wall time, and processor time of all threads. `facts` gets what was compiled in them."""
-
-    def sample(i: int) -> tuple[int, int]:
-        if wakes:
-            jax.block_until_ready(subjects[i].call())
-        compiled, before_ns = log.compiles, process_time_ns()
-        wall_ns = timers[i].sample(iterations)
-        processor_ns = process_time_ns() - before_ns
-        facts[i].compiles += log.compiles - compiled
-        return wall_ns, processor_ns
-
-    with watch_compiles() as log:
-        taken = take_rounds([partial(sample, i) for i in range(len(timers))], rng, lambda taken: taken < count)
-    return np.array(taken, np.int64).transpose(2, 1, 0)
-
-
-def _compare_outputs(subjects: Mapping[int, Subject], facts: Sequence[SideFacts]) -> None:
+def _compare_outputs(versions: Sequence[Version]) -> None:
     """Compares outputs with the outputs of the first version. Compares leaves, because an exported program knows no
     other structure.
     """
-    first = tuple(jax.tree.leaves(subjects[0].outputs))
-    for i, subject in subjects.items():
-        note_result(facts[i], subject)
-        leaves = tuple(jax.tree.leaves(subject.outputs))
+    first = tuple(jax.tree.leaves(versions[0].subject.outputs))
+    for i, version in enumerate(versions):
+        version.note_result()
+        leaves = tuple(jax.tree.leaves(version.subject.outputs))
         if i and (first or leaves):
-            facts[i].agreement = compare(leaves, first, against="baseline")
-
-
-def note_result(facts: SideFacts, subject: Subject) -> None:
-    """Describes a result by itself, without the other versions."""
-    facts.returns_nothing = not jax.tree.leaves(subject.outputs)
-    facts.nonfinite = describe_nonfinite(subject.outputs)
+            version.facts.agreement = compare(leaves, first, against="baseline")
 
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
@@ -379,26 +544,19 @@ def note_result(facts: SideFacts, subject: Subject) -> None:
 class Turns:
     """A case, warm."""
 
-    subject: Subject
-    timer: PreparedTimer
-    facts: SideFacts
+    version: Version
     iterations: int
     """Calls in a sample, so that it takes `SAMPLE_NS`."""
     call_ns: int
 
     def sample(self, iterations: int) -> int:
         """Returns the nanoseconds of this many calls."""
-        with watch_compiles() as log:
-            if self.call_ns < WAKING_NS:
-                jax.block_until_ready(self.subject.call())
-            compiled, ns = log.compiles, self.timer.sample(iterations)
-            self.facts.compiles += log.compiles - compiled
-        return ns
+        return self.version.sample(iterations, self.call_ns < WAKING_NS)[0]
 
     @property
     def outputs(self) -> list[np.ndarray]:
         """The leaves as they travel: a typed key is its data."""
-        return [np.asarray(data_of(leaf)) for leaf in jax.tree.leaves(self.subject.outputs)]
+        return [np.asarray(data_of(leaf)) for leaf in jax.tree.leaves(self.version.subject.outputs)]
 
     def agreement(self, baseline: Sequence[np.ndarray]) -> Numerics:
         """How far its outputs are from the leaves that the baseline gave."""
@@ -423,11 +581,10 @@ def prepare_turns(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     enter("inputs")
     prepared = prepare(case, seed)
     enter("build")  # one word for all of its steps: a limit of time is one for them together, as beside other versions
-    facts = SideFacts()
-    subject = build(prepared, facts)
-    note_result(facts, subject)
+    version = Version(case.id.label, lambda: prepared.program, prepared.inputs)
+    version.build()
+    version.note_result()
     enter("warm-up")
-    warm_up(subject.ready, WARMUP_S)
-    timer = wall.prepare(subject)
-    iterations, call_ns = calibrated([timer])
-    return Turns(subject, timer, facts, iterations, call_ns)
+    version.warm_up(is_new=True)
+    iterations, call_ns = calibrated([version.timer])
+    return Turns(version, iterations, call_ns)

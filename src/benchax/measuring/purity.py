@@ -15,8 +15,9 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import enum
+import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,13 +27,13 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.errors import NotMeasured, UsageError
+from benchax.measuring.prepare import BuiltProgram
 from benchax.measuring.program import as_reason
-from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.state import changes, is_carried, state_of, values_of
 from benchax.measuring.timers.base import Subject
 from benchax.program.jaxpr import open_program, user_line
 from benchax.source_files import is_library
-from benchax.units import seconds
+from benchax.units import plural, seconds
 
 LONGEST_TRACE_S = 0.5
 """A function that takes longer to trace is not traced again."""
@@ -88,9 +89,9 @@ def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[
     with watch_clock_reads() as reads:
         second = _trace(subject, fn)
     changed, clocks = changes(before, state_of(fn)), tuple(map(str, reads))
-    if built.traced is not None and difference(built.traced.jaxpr, second, user_line) is None:
+    if built.traced is not None and difference(built.traced.jaxpr, second) is None:
         return Purity("", changed, clocks)
-    return Purity(difference(second, _trace(subject, fn), user_line) or "", changed, clocks)
+    return Purity(difference(second, _trace(subject, fn)) or "", changed, clocks)
 
 
 def _trace(subject: Subject, fn: Callable[..., Any]) -> Any:
@@ -108,80 +109,80 @@ def _holds_tracers(value: Any, depth: int = DEPTH) -> bool:
         return True
     if depth == 0:
         return False
-    if isinstance(value, dict):
-        return any(_holds_tracers(each, depth - 1) for each in value.values())
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(_holds_tracers(each, depth - 1) for each in value)
-    own = getattr(value, "__dict__", None)
-    return isinstance(own, dict) and _holds_tracers(own, depth - 1)
+    own = value if isinstance(value, dict | list | tuple | set | frozenset) else getattr(value, "__dict__", ())
+    members = own.values() if isinstance(own, dict) else own
+    return any(_holds_tracers(each, depth - 1) for each in members)
 
 
-def difference(one: Any, other: Any, line: Callable[[Any], str] = lambda equation: "") -> str | None:
+class Part(NamedTuple):
+    """A part of a program, which another trace must have in the same place."""
+
+    what: str
+    """Text before `said`."""
+    said: str
+    value: Any
+    equation: Any = None
+    """The one that it belongs to."""
+
+
+def difference(one: Any, other: Any, line: Callable[[Any], str] = user_line) -> str | None:
     """Describes the first difference between two closed jaxprs; None if they are the same program.
 
     Args:
         line: returns file and line of an equation.
     """
-    return next(_differences(one, other, line), None)
+    for a, b in itertools.zip_longest(_parts(one), _parts(other)):
+        if a is None or b is None:
+            return "one of them has more operations"
+        if a.what != b.what or not _is_equal(a.value, b.value):
+            text = f"{a.what}{a.said} {'has another value' if a.said == b.said else f'became {b.said}'}"
+            where = b.equation and line(b.equation)
+            return f"{text} at {where}" if where else text
+    return None
 
 
-def _differences(one: Any, other: Any, line: Callable[[Any], str]) -> Iterator[str]:
-    for a, b in zip(getattr(one, "consts", ()), getattr(other, "consts", ()), strict=False):
-        if not _is_equal(a, b):
-            yield f"an array that is part of it, {_spec(a)}, has other values"
-    one, other = open_program(one)[0], open_program(other)[0]
-    numbers = ({}, {})
-    for a, b in zip((*one.constvars, *one.invars), (*other.constvars, *other.invars), strict=False):
-        numbers[0][a] = numbers[1][b] = len(numbers[0])
-    for a, b in zip(one.eqns, other.eqns, strict=False):
-        for found in _of_equations(a, b, numbers, line):
-            where = line(b) or line(a)
-            yield found + (f" at {where}" if where and " at " not in found else "")
-        for x, y in zip(a.outvars, b.outvars, strict=False):
-            numbers[0][x] = numbers[1][y] = len(numbers[0])
-    if len(one.eqns) != len(other.eqns):
-        yield f"the one has {len(one.eqns)} operations, the other {len(other.eqns)}"
-    yield from _of_operands(one.outvars, other.outvars, numbers)
+def _parts(program: Any) -> Iterator[Part]:
+    for constant in getattr(program, "consts", ()):
+        yield Part("an array that is part of it, ", _spec(constant), constant)
+    jaxpr = open_program(program)[0]
+    numbers = {variable: i for i, variable in enumerate((*jaxpr.constvars, *jaxpr.invars))}
+    for equation in jaxpr.eqns:
+        yield Part("", equation.primitive.name, equation.primitive.name, equation)
+        yield from _operands(equation.invars, numbers, equation)
+        for name, value in equation.params.items():
+            yield from _values(f"{name} of {equation.primitive.name} ", value, equation)
+        for variable in equation.outvars:
+            numbers[variable] = len(numbers)
+    yield from _operands(jaxpr.outvars, numbers, None)
 
 
-def _of_equations(a: Any, b: Any, numbers: Any, line: Callable[[Any], str]) -> Iterator[str]:
-    if a.primitive.name != b.primitive.name:
-        yield f"{a.primitive.name} became {b.primitive.name}"
-    yield from _of_operands(a.invars, b.invars, numbers)
-    for name, value in a.params.items():
-        for found in _of_values(value, b.params.get(name), line):
-            yield found if " became " in found else f"{name} of {a.primitive.name} {found}"
+def _operands(operands: Sequence[Any], numbers: Mapping[Any, int], equation: Any) -> Iterator[Part]:
+    yield Part("the number of operands ", str(len(operands)), len(operands), equation)
+    for operand in operands:
+        yield Part("", str(operand.aval), str(operand.aval), equation)
+        if hasattr(operand, "val"):
+            is_number = np.ndim(operand.val) == 0
+            yield Part("constant ", str(operand.val) if is_number else _spec(operand.val), operand.val, equation)
+        else:
+            yield Part("the operand ", str(operand.aval), numbers[operand], equation)
 
 
-def _of_operands(one: Sequence[Any], other: Sequence[Any], numbers: Any) -> Iterator[str]:
-    if len(one) != len(other):
-        yield f"{len(one)} operands became {len(other)}"
-    for a, b in zip(one, other, strict=False):
-        if str(a.aval) != str(b.aval):
-            yield f"{a.aval} became {b.aval}"
-        if hasattr(a, "val") and hasattr(b, "val"):
-            if not _is_equal(a.val, b.val):
-                is_number = np.ndim(a.val) == 0
-                yield f"constant {a.val} became {b.val}" if is_number else f"a constant {_spec(a.val)} changed"
-        elif hasattr(a, "val") or hasattr(b, "val") or numbers[0].get(a) != numbers[1].get(b):
-            yield "an operation takes another operand"
-
-
-def _of_values(a: Any, b: Any, line: Callable[[Any], str]) -> Iterator[str]:
-    if all(hasattr(value, "eqns") for value in (a, b)):
-        yield from _differences(a, b, line)
-    elif all(isinstance(value, list | tuple) for value in (a, b)):
-        if len(a) != len(b):
-            yield f"went from {len(a)} to {len(b)} members"
-        for x, y in zip(a, b, strict=False):
-            yield from _of_values(x, y, line)
-    elif isinstance(a, PLAIN) and isinstance(b, PLAIN) and a != b and not (a != a and b != b):
-        yield f"went from {a!r} to {b!r}"
+def _values(what: str, value: Any, equation: Any) -> Iterator[Part]:
+    if hasattr(value, "eqns"):
+        yield from _parts(value)
+    elif isinstance(value, list | tuple):
+        yield Part(what, plural(len(value), "member"), len(value), equation)
+        for each in value:
+            yield from _values(what, each, equation)
+    elif isinstance(value, PLAIN):
+        yield Part(what, repr(value), value, equation)
 
 
 def _is_equal(a: Any, b: Any) -> bool:
     if a is b or not all(hasattr(x, "dtype") or isinstance(x, PLAIN) for x in (a, b)):
         return True
+    if isinstance(a, np.dtype | enum.Enum) or isinstance(b, np.dtype | enum.Enum):
+        return a == b
     if jax.dtypes.issubdtype(getattr(a, "dtype", np.float32), jax.dtypes.extended) or np.size(a) >= LARGE:
         return True
     one, other = np.asarray(a), np.asarray(b)
@@ -207,8 +208,8 @@ TIME = (
     "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "localtime", "gmtime",
     "ctime",
 )  # fmt: skip
-DATETIME = ("now", "utcnow", "today")
-_NAMES = frozenset((*TIME, *DATETIME))
+OWNERS = dict.fromkeys(TIME, "time") | dict.fromkeys(("now", "utcnow", "today"), "datetime")
+"""By the name of a function that reads a clock: its module."""
 
 
 class ClockRead(NamedTuple):
@@ -232,16 +233,18 @@ def why_not_watched() -> str:
 
 @contextmanager
 def watch_clock_reads() -> Iterator[list[ClockRead]]:
-    """The readings of the block, each line once; complete when the block has ended. None if `why_not_watched`."""
-    found: dict[ClockRead, None] = {}
+    """The readings of the block, each line once. None if `why_not_watched`."""
     reads: list[ClockRead] = []
 
     def note(frame: Any, event: str, called: Any) -> None:
         # Called four times for each call in a trace, so the names come first.
-        if event != "c_call" or getattr(called, "__name__", "") not in _NAMES:
+        if event != "c_call" or (name := getattr(called, "__name__", "")) not in OWNERS:
             return
-        if (name := _name_of(called)) and not is_library(frame.f_code.co_filename):
-            found.setdefault(ClockRead(name, frame.f_code.co_filename, frame.f_lineno))
+        owner = getattr(called, "__self__", None)
+        is_clock = OWNERS[name] in (getattr(owner, "__name__", ""), getattr(owner, "__module__", ""))
+        read = ClockRead(f"{getattr(owner, '__name__', '')}.{name}", frame.f_code.co_filename, frame.f_lineno)
+        if is_clock and not is_library(read.file) and read not in reads:
+            reads.append(read)
 
     if why_not_watched():
         yield reads
@@ -253,14 +256,3 @@ def watch_clock_reads() -> Iterator[list[ClockRead]]:
         yield reads
     finally:
         sys.setprofile(before)
-        reads.extend(found)
-
-
-def _name_of(called: Any) -> str:
-    """time.time, datetime.now; empty for all that reads no clock."""
-    name, owner = getattr(called, "__name__", ""), getattr(called, "__self__", None)
-    if name in TIME and getattr(owner, "__name__", "") == "time":
-        return f"time.{name}"
-    if name in DATETIME and isinstance(owner, type) and owner.__module__ == "datetime":
-        return f"{owner.__name__}.{name}"
-    return ""

@@ -28,7 +28,7 @@ from benchax.environment import capture, count_cores
 from benchax.errors import BenchaxError, UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import make_inputs
+from benchax.measuring.inputs import fake_devices, make_inputs
 from benchax.measuring.paired import take_rounds
 from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import warm_up
@@ -124,11 +124,8 @@ def _check_counts(counts: Sequence[int], rest: dict[str, int]) -> None:
         )
     there = len(jax.devices())
     if max(counts) > there:
-        is_cpu = jax.default_backend() == "cpu"
-        hint = f"on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={max(counts)}" if is_cpu else ""
-        raise UsageError(
-            f"--devices {','.join(map(str, counts))}: there is {plural(there, 'device')}", f"at most {there}", hint
-        )
+        problem = f"--devices {','.join(map(str, counts))}: there is {plural(there, 'device')}"
+        raise UsageError(problem, f"at most {there}", fake_devices(max(counts)))
 
 
 # ---- one curve --------------------------------------------------------------------------------------------------

@@ -1,9 +1,7 @@
 """Measures the one-time costs of a call, each separately: transfer in, trace, lower, compile, first run, dispatch,
 transfer out.
 
-Trace, lower and compile are timed on the program's own AOT path, from nothing (`program.forget`). The first run goes
-through the ordinary call, which then finds the executable. The compile watch reports the use of JAX's persistent cache,
-and whether anything was compiled at all. A look-up is never reported as a compile.
+`prepare.py` traces, lowers, compiles, and makes the first call.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -15,7 +13,6 @@ import ctypes
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import methodcaller
 from statistics import median
@@ -31,55 +28,19 @@ from jax.extend.backend import get_backend
 from benchax.environment import jax_config
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.machine.noise import paused_gc
-from benchax.measuring import program as programs
-from benchax.measuring.inputs import Inputs, is_data, meshes_of, undeclared_static
-from benchax.measuring.program import CallableProgram, refuse_result
+from benchax.measuring.inputs import Inputs, is_data, meshes_of
 from benchax.measuring.timers.base import Subject, on_fresh_stack, refuse
 from benchax.measuring.timers.embedding import number_like
-from benchax.model import Absent, Cache, CallFloor, Cold, Devices, DeviceShare, Stages, Transfer
+from benchax.model import CallFloor, Cold, Devices, DeviceShare, Transfer
 from benchax.program.compiled import INLINE_FLOPS
 from benchax.program.jaxpr import equations
 from benchax.program.work import count_devices
 from benchax.static_leaves import drop
 from benchax.units import plural, seconds
-from benchax.watching.compiles import CompileLog, watch_compiles
 
 TRANSFERS = 5
 DISPATCHES = 50
 DISPATCH_TIME_NS = 20_000_000
-
-
-@dataclass
-class BuiltProgram:
-    """The results of building: the stages of JAX, the seconds of each, and the reasons for missing ones."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    absent: list[Absent] = field(default_factory=list)
-    cache: Cache | None = None
-    traced: jax.stages.Traced | None = None
-    lowered: jax.stages.Lowered | None = None
-    compiled: jax.stages.Compiled | None = None
-    donated: tuple[int, ...] = ()
-    """Which of the arrays and numbers that the compiled program takes."""
-    static: tuple[int | str, ...] = ()
-
-    @property
-    def donates(self) -> bool:
-        return bool(self.donated)
-
-    @property
-    def stages(self) -> Stages:
-        """The times of the row."""
-        return Stages(
-            trace_s=self.seconds.get("trace"), lower_s=self.seconds.get("lower"), compile_s=self.seconds.get("compile")
-        )
-
-    def reach_trace(self) -> jax.stages.Traced:
-        """Raises `NotMeasured` if it cannot be reached."""
-        if self.traced is None:
-            why = (absent.why for absent in self.absent if absent.what == "stages.trace_s")
-            raise NotMeasured(next(why, "its trace cannot be reached"))
-        return self.traced
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -87,76 +48,6 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     start = perf_counter_ns()
     result = call()
     return result, (perf_counter_ns() - start) / 1e9
-
-
-def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None], forgets: bool = True) -> BuiltProgram:
-    """Trace, lower, compile, each timed, from nothing.
-
-    Args:
-        enter: called with the name of each stage before it begins.
-        forgets: False leaves a jitted function its programs; then times may be those of looking them up.
-
-    Raises:
-        whatever JAX raises for a function that does not trace or compile.
-    """
-    built = BuiltProgram(static=inputs.static)
-    # Tracing leaves objects as they were; what a wrapper makes of them is its own affair.
-    args, kwargs = inputs.renewed(copy=False)
-    if forgets:
-        programs.forget(program)
-    built.traced = _step(built, "trace", enter, lambda: programs.trace(program, args, kwargs))
-    lowered = _step(built, "lower", enter, lambda: programs.lower(program, built.traced, args, kwargs))
-    if lowered is None:
-        built.absent.append(Absent("stages.compile_s", built.absent[-1].why))
-        built.compiled = programs.unwrapped(program.call, jax.stages.Compiled)
-        return built
-    with watch_compiles() as log:
-        # JAX sends the event of a compilation for a look-up in the persistent cache, too, and none at all for one in
-        # memory, so that the time alone does not say which it was.
-        compiled = _step(built, "compile", enter, lowered.compile)
-    built.traced = programs.unwrapped(built.traced, jax.stages.Traced)
-    built.lowered = programs.unwrapped(lowered, jax.stages.Lowered)
-    built.compiled = programs.unwrapped(compiled, jax.stages.Compiled)
-    _judge_cache(built, log)
-    _read_arguments(built, program, inputs)
-    return built
-
-
-def trace_only(program: CallableProgram, inputs: Inputs) -> BuiltProgram:
-    """Returns the results of tracing, for callers that do not compile."""
-    built = BuiltProgram(static=inputs.static)
-    traced = _step(built, "trace", lambda stage: None, lambda: programs.trace(program, *inputs.renewed(copy=False)))
-    if traced is None:
-        built.lowered = programs.unwrapped(
-            programs.lower(program, None, *inputs.renewed(copy=False)), jax.stages.Lowered
-        )
-    built.traced = programs.unwrapped(traced, jax.stages.Traced)
-    _read_arguments(built, program, inputs)
-    return built
-
-
-def _step(built: BuiltProgram, name: str, enter: Callable[[str], None], call: Callable[[], Any]) -> Any:
-    enter(name)
-    try:
-        result, built.seconds[name] = timed(call)
-    except NotMeasured as error:
-        built.absent.append(Absent(f"stages.{name}_s", error.problem))
-        return None
-    return result
-
-
-def _judge_cache(built: BuiltProgram, log: CompileLog) -> None:
-    """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
-    # Possible, since a wrapper around a jit cannot be made to forget its programs, and `inspect` does not ask for it.
-    if not log.was_asked:
-        built.cache = "warm"
-        del built.seconds["compile"]
-        why = "it had been compiled before in this process; a fresh one (--cold-process) shows the cost"
-        built.absent.append(Absent("stages.compile_s", why))
-    elif log.cache_hits:
-        built.cache = "hit"
-    else:
-        built.cache = "miss" if is_cache_on() else "off"
 
 
 def is_cache_on() -> bool:
@@ -167,29 +58,15 @@ def is_cache_on() -> bool:
     )
 
 
-def _read_arguments(built: BuiltProgram, program: CallableProgram, inputs: Inputs) -> None:
-    """Which arguments are donated and which are static, as far as JAX publishes it."""
-    stage = built.traced or built.lowered
-    if stage is None:
-        return
-    infos = stage.args_info
-    leaves = jax.tree.leaves(infos, is_leaf=lambda leaf: hasattr(leaf, "donated"))
-    flags = [leaf.donated for leaf in leaves if hasattr(leaf, "donated")]
-    built.donated = tuple(i for i, is_donated in enumerate(flags) if is_donated)
-    if program.kind == "jit":
-        built.static = undeclared_static(infos, inputs.args, inputs.kwargs)
-
-
-def transfer_in(inputs: Inputs) -> Transfer | None:
-    """Host to device, from fresh host copies; None if there is nothing to transfer.
+def transfer_in(inputs: Inputs) -> Transfer:
+    """Host to device, from fresh host copies. Raises `NotMeasured` if there is nothing to transfer.
 
     On CPU, `device_put` can alias the NumPy buffer (when it is aligned to 64 bytes) and copy nothing. The pointers show
     this; the time alone would look like an absurd bandwidth.
     """
     leaves = [leaf for leaf in inputs.data if leaf.is_fully_addressable]
+    refuse((not leaves, "there are no input arrays"))
     host = [np.asarray(leaf) for leaf in leaves]
-    if not host:
-        return None
     # To where each lies: an array over several devices is not put on the first.
     places = [leaf.sharding if len(leaf.sharding.device_set) > 1 else None for leaf in leaves]
     put_all = jax.device_put if not any(places) else lambda fresh: list(map(jax.device_put, fresh, places))
@@ -203,14 +80,14 @@ def transfer_in(inputs: Inputs) -> Transfer | None:
     return Transfer(sum(a.nbytes for a in host), tuple(times), all(aliased))
 
 
-def transfer_out(call: Callable[[], Any]) -> Transfer | None:
-    """Device to host, from fresh outputs (JAX keeps the host copy of an array once it was read)."""
+def transfer_out(call: Callable[[], Any]) -> Transfer:
+    """Device to host, from fresh outputs (JAX keeps the host copy of an array once it was read). Raises `NotMeasured`
+    if there are none."""
     times, views, size = [], [], 0
     for _ in range(TRANSFERS):
-        leaves = [leaf for leaf in jax.tree.leaves(jax.block_until_ready(call())) if is_data(leaf)]
-        leaves = [leaf for leaf in leaves if leaf.is_fully_addressable]
-        if not leaves:
-            return None
+        outputs = jax.tree.leaves(jax.block_until_ready(call()))
+        leaves = [leaf for leaf in outputs if is_data(leaf) and leaf.is_fully_addressable]
+        refuse((not leaves, "there are no output arrays"))
         arrays, seconds = timed(lambda leaves=leaves: [np.asarray(leaf) for leaf in leaves])
         times.append(seconds)
         views.append(all(map(shares_memory, leaves, arrays)))
@@ -223,11 +100,6 @@ def shares_memory(device: jax.Array, host: np.ndarray) -> bool:
     if not device.size or len(device.devices()) > 1 or next(iter(device.devices())).platform != "cpu":
         return False
     return device.unsafe_buffer_pointer() == host.ctypes.data
-
-
-def first_run(call: Callable[[], Any]) -> tuple[Any, float]:
-    """(outputs, seconds until they were ready) of the first ordinary call. Raises UsageError where it runs nothing."""
-    return timed(lambda: jax.block_until_ready(refuse_result(call())))
 
 
 def dispatch(ready: Callable[[], Callable[[], Any]]) -> float:
@@ -282,15 +154,15 @@ def _program(x: Any) -> Any:
     return jnp.where(x > 0, jnp.tanh(x @ x), x).sum()
 
 
-def note_first_uses(built: BuiltProgram, cold: Cold) -> Cold:
+def note_first_uses(traced: jax.stages.Traced | None, cold: Cold) -> Cold:
     """ "operations" where this function brought some that none before it had, else what it was.
 
     Args:
         cold: what had never been compiled before it, as far as whoever started this process knows.
     """
-    if built.traced is None or cold != "function":
+    if traced is None or cold != "function":
         return cold
-    new = operations_of(built.traced.jaxpr) - _SEEN
+    new = operations_of(traced.jaxpr) - _SEEN
     _SEEN.update(new)
     return "operations" if new else cold
 

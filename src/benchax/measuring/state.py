@@ -17,6 +17,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -80,18 +81,23 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     found, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_nnx_object)
     objects = [i for i, (_, leaf) in enumerate(found) if is_nnx_object(leaf)]
     others = [i for i, (_, leaf) in enumerate(found) if not is_nnx_object(leaf)]
-    graph, held, held_structure = _split([found[i][1] for i in objects])
+    graph, held, held_structure = None, [], None
+    if objects:
+        graph, state = _nnx().split(tuple(found[i][1] for i in objects))
+        held, held_structure = jax.tree_util.tree_flatten_with_path(state)
     where = [label(path, labels) for path, _ in found]
     leaves = [found[i][1] for i in others] + [leaf for _, leaf in held]
     names = {place: where[i] for place, i in enumerate(others) if is_ref(found[i][1])}
     names |= {len(others) + k: _name(where, objects, path) for k, (path, _) in enumerate(held)}
     # Two references that are one stay one: a write through either has to be seen through both.
-    twins = _first_of_each(leaves)
-
+    first: dict[int, int] = {}
+    twins = {i: first.setdefault(id(leaf), i) for i, leaf in enumerate(leaves) if is_ref(leaf)}
     count = len(found)
 
     def merge(values: Sequence[Any]) -> Any:
-        new = _with_refs(values, twins)
+        new = list(values)
+        for place, twin in twins.items():
+            new[place] = _new_ref(values[place]) if place == twin else new[twin]
         filled: list[Any] = [None] * count  # of `found` it would hold all arrays
         for place, i in enumerate(others):
             filled[i] = new[place]
@@ -163,34 +169,12 @@ def is_ref(leaf: Any) -> bool:
     return hasattr(getattr(leaf, "aval", None), "inner_aval") if kind is None else isinstance(leaf, kind)
 
 
-def _first_of_each(leaves: Sequence[Any]) -> dict[int, int]:
-    """By the place of each reference: the place where the same one is met first."""
-    first: dict[int, int] = {}
-    return {i: first.setdefault(id(leaf), i) for i, leaf in enumerate(leaves) if is_ref(leaf)}
-
-
-def _with_refs(values: Sequence[Any], twins: dict[int, int]) -> list[Any]:
-    new = list(values)
-    for place, first in twins.items():
-        new[place] = _new_ref(values[place]) if place == first else new[first]
-    return new
-
-
 def _new_ref(value: Any) -> Any:
     """`jax.new_ref` since jax 0.8; in `jax.experimental` before, by another name."""
     make = getattr(jax, "new_ref", None) or getattr(importlib.import_module("jax.experimental"), "mutable_array", None)
     if make is None:
         raise NotMeasured(f"jax {jax.__version__} has no public way to make the references that it is given")
     return make(value)
-
-
-def _split(objects: Sequence[Any]) -> tuple[Any, list[tuple[Any, Any]], Any]:
-    """(graph, [(path, leaf)], structure of the leaves)"""
-    if not objects:
-        return None, [], None
-    graph, state = _nnx().split(tuple(objects))
-    held, structure = jax.tree_util.tree_flatten_with_path(state)
-    return graph, held, structure
 
 
 def _nnx() -> Any:
@@ -251,15 +235,13 @@ DEPTH, MEMBERS = 3, 200
 LARGE_BYTES = 1 << 20
 """The most bytes of an array; larger ones count by identity."""
 
-State = Mapping[str, tuple[str, int | None, Any]]
-"""By name: (the value in short, its length, its fingerprint)."""
+State = Mapping[str, tuple[str, Any, Any]]
+"""By name: the fingerprint of a value."""
 
 
 def state_of(fn: Callable[..., Any]) -> State:
     """As it is now."""
-    values = values_of(fn)
-    lengths = {name: len(v) for name, v in values.items() if isinstance(v, list | dict | set | tuple | frozenset)}
-    return {name: (_short(value), lengths.get(name), _fingerprint(value)) for name, value in values.items()}
+    return {name: _fingerprint(value) for name, value in values_of(fn).items()}
 
 
 def values_of(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -286,19 +268,14 @@ def remember(fn: Callable[..., Any]) -> Callable[[], None]:
 
 def changes(before: State, after: State) -> dict[str, str]:
     """Describes the changes, by name."""
-    return {
-        name: _change(before.get(name), after[name])
-        for name in after
-        if name not in before or before[name][2] != after[name][2]
-    }
+    return {name: _change(before.get(name), now) for name, now in after.items() if before.get(name) != now}
 
 
-def _change(before: tuple[str, int | None, Any] | None, after: tuple[str, int | None, Any]) -> str:
+def _change(before: tuple[str, Any, Any] | None, now: tuple[str, Any, Any]) -> str:
     if before is None:
         return "was set"
-    if before[1] is not None and after[1] is not None and before[1] != after[1]:
-        return f"went from {before[1]} to {after[1]} members"
-    return f"went from {before[0]} to {after[0]}" if before[0] != after[0] else "has other contents"
+    what = {("value", "value"): "", ("members", "members"): " members"}.get((before[0], now[0]))
+    return "has other contents" if what is None or before[1] == now[1] else f"went from {before[1]} to {now[1]}{what}"
 
 
 def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
@@ -325,10 +302,9 @@ def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any],
         for name, value in fn.__globals__.items()
         if name in names
     }
-    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), _cells(fn), strict=True)
-    found |= {
-        n: (value, functools.partial(setattr, cell, "cell_contents")) for n, cell, value in cells if value is not _EMPTY
-    }
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not set yet
+            found[name] = cell.cell_contents, functools.partial(setattr, cell, "cell_contents")
     for name, (value, put) in found.items():
         is_jitted = hasattr(value, "lower") and not isinstance(value, str | bytes | bytearray)
         if is_jitted or isinstance(value, FunctionType | functools.partial | MethodType):
@@ -349,36 +325,19 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-_EMPTY = object()
-
-
-def _cells(fn: FunctionType) -> Iterator[Any]:
-    for cell in fn.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not set yet
-            yield _EMPTY
-
-
-def _fingerprint(value: Any, depth: int = DEPTH) -> Any:
+def _fingerprint(value: Any, depth: int = DEPTH) -> tuple[str, Any, Any]:
+    """(kind, what to say of it, all that counts)"""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        return type(value), repr(value)
+        return "value", repr(value)[:40], (type(value), repr(value))
     if isinstance(value, np.ndarray) and value.nbytes <= LARGE_BYTES and not value.dtype.hasobject:
-        return id(value), value.shape, str(value.dtype), value.tobytes()
-    if depth == 0:
-        return id(value)
-    if isinstance(value, dict):
+        return "array", id(value), (value.shape, str(value.dtype), value.tobytes())
+    if depth and isinstance(value, dict):
         listed = list(value.items())[:MEMBERS]
-        return id(value), len(value), [(_fingerprint(k, 0), _fingerprint(v, depth - 1)) for k, v in listed]
-    if isinstance(value, list | tuple | set | frozenset):
-        return id(value), len(value), [_fingerprint(v, depth - 1) for v in list(value)[:MEMBERS]]
+        return "members", len(value), (id(value), [(_fingerprint(k, 0), _fingerprint(v, depth - 1)) for k, v in listed])
+    if depth and isinstance(value, list | tuple | set | frozenset):
+        return "members", len(value), (id(value), [_fingerprint(v, depth - 1) for v in list(value)[:MEMBERS]])
     own = getattr(value, "__dict__", None)
-    return (id(value), _fingerprint(own, depth)) if isinstance(own, dict) else id(value)
-
-
-def _short(value: Any) -> str:
-    is_plain = value is None or isinstance(value, bool | int | float | complex | str)
-    return repr(value)[:40] if is_plain else type(value).__name__
+    return "object", id(value), _fingerprint(own, depth) if depth and isinstance(own, dict) else None
 
 
 WRITES = ("swap", "addupdate")

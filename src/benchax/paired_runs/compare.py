@@ -29,7 +29,7 @@ from benchax.discovery import collect, matches
 from benchax.environment import capture
 from benchax.errors import StoreError, UsageError, one_of
 from benchax.keywords import guard_keywords
-from benchax.measuring.sides import Side
+from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import check, resolve
 from benchax.paired_runs import session

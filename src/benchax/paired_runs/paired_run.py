@@ -16,9 +16,8 @@ from benchax.comparing.judging import ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, is_slower, share_places, without_place
 from benchax.environment import capture
 from benchax.measuring import paired
-from benchax.measuring.paired import PairedAnswer, SideFacts
+from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFacts
 from benchax.measuring.remarks import describe_busy, describe_nonfinite_result, describe_recompiling
-from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import (
     Block,
     CaseId,

@@ -146,12 +146,13 @@ class Service:
         self.turns = None
         gc.collect()
         self.turns = ready = paired.prepare_turns(self.cases[argument], self.options[argument].seed, self._enter)
-        return WarmCase(ready.facts, ready.subject.inputs.signature, ready.iterations, ready.call_ns)
+        facts, signature = ready.version.facts, ready.version.inputs.signature
+        return WarmCase(facts, signature, ready.iterations, ready.call_ns)
 
     def sample(self, argument: int) -> tuple[int, int]:
         """(nanoseconds of this number of calls, programs that were compiled in all samples of the case)."""
         self.stage = "rounds"
-        return self._ready.sample(argument), self._ready.facts.compiles
+        return self._ready.sample(argument), self._ready.version.facts.compiles
 
     def outputs(self, argument: None) -> list[np.ndarray]:
         self.stage = "outputs"

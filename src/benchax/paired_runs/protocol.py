@@ -28,7 +28,7 @@ from benchax.case import make_case
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
 from benchax.comparing.sequential import Effort
 from benchax.machine import noise
-from benchax.measuring.sides import Side
+from benchax.measuring.paired import Side
 from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs.paired_run import PairedRun

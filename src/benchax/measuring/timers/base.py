@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, ParamSpec, TypeVar
@@ -59,28 +59,23 @@ class Feedback:
     most_calls: int = TRIAL_CALLS
     """The number of calls in a row that keep every number finite."""
 
-    def start(self) -> Feed:
-        """The inputs, with copies of those that the first call will donate."""
-        args, kwargs = list(self.inputs[0]), self.inputs[1]
-        for place, _ in self.places:
+    def start(self) -> Callable[[], Any]:
+        """A row of calls, each on what the one before returned: gives the outputs of the next, without waiting for it.
+
+        It begins with the inputs, with copies of those that the first call will donate.
+        """
+        call, places, args, kwargs = self.call, self.places, list(self.inputs[0]), self.inputs[1]
+        for place, _ in places:
             args[place] = jax.tree.map(copied, args[place])
         jax.block_until_ready(args)
-        return Feed(self, args, kwargs)
 
+        def feed() -> Any:
+            outputs = call(*args, **kwargs)
+            for place, output in places:
+                args[place] = outputs if output is None else outputs[output]
+            return outputs
 
-class Feed:
-    """A row of calls, each on what the one before returned."""
-
-    def __init__(self, how: Feedback, args: list[Any], kwargs: dict[str, Any]) -> None:
-        self._call, self._places, self.args, self._kwargs = how.call, how.places, args, kwargs
-
-    def __call__(self) -> Any:
-        """The outputs of the next call, which it does not wait for."""
-        args = self.args
-        outputs = self._call(*args, **self._kwargs)
-        for place, output in self._places:
-            args[place] = outputs if output is None else outputs[output]
-        return outputs
+        return feed
 
 
 def find_feedback(call: Callable[..., Any], inputs: Call) -> Feedback | None:
@@ -88,23 +83,25 @@ def find_feedback(call: Callable[..., Any], inputs: Call) -> Feedback | None:
     arguments, or if a number does not stay finite."""
     args, kwargs = jax.block_until_ready(jax.tree.map(copied, inputs))
     outputs = jax.block_until_ready(call(*args, **kwargs))
-    if any(map(_is_taken, jax.tree.leaves(kwargs))):
-        return None
-    places = _match([i for i, arg in enumerate(args) if any(map(_is_taken, jax.tree.leaves(arg)))], inputs[0], outputs)
-    if not places:
+    taken = [i for i, arg in enumerate(args) if _is_taken(arg)]
+    places = _match(taken, inputs[0], outputs)
+    if _is_taken(kwargs) or not places:
         return None
     feed, begun, calls = Feedback(call, inputs, places).start(), perf_counter_ns(), 0
     try:
         while calls < TRIAL_CALLS and (calls < 2 or perf_counter_ns() - begun < TRIAL_NS):
-            jax.block_until_ready(feed())
+            outputs = jax.block_until_ready(feed())
             calls += 1
     except Exception:  # it may refuse its own outputs, which is no fault of the call that is measured
         return None
-    return Feedback(call, inputs, places, calls) if _is_finite(feed.args) or not _is_finite(inputs) else None
+    # By NumPy: a program of JAX would be compiled while something is timed.
+    fed = [outputs if place is None else outputs[place] for _, place in places]
+    has_overflowed = describe_nonfinite([*_arrays(fed)]) and not describe_nonfinite([*_arrays(inputs)])
+    return None if has_overflowed else Feedback(call, inputs, places, calls)
 
 
-def _is_taken(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and leaf.is_deleted()
+def _is_taken(tree: Any) -> bool:
+    return any(array.is_deleted() for array in _arrays(tree))
 
 
 def _match(donated: list[int], args: tuple[Any, ...], outputs: Any) -> tuple[tuple[int, int | None], ...]:
@@ -127,11 +124,6 @@ def _describe(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     kinds = [(a.shape, a.dtype, a.weak_type, a.sharding) if isinstance(a, jax.Array) else type(a) for a in leaves]
     return structure, kinds
-
-
-def _is_finite(tree: Any) -> bool:
-    # By NumPy: a program of JAX would be compiled while something is timed.
-    return not describe_nonfinite([leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)])
 
 
 @dataclass(frozen=True)
@@ -170,17 +162,16 @@ class Subject:
         """Which of `dynamic_leaves` becomes which array of the outputs in the next call; empty without `feedback`."""
         if self.feedback is None:
             return {}
-        args, _ = self._merge()([_LeafMark(i) for i in range(len(self.dynamic_leaves))])
-        leaves, tree = jax.tree.flatten(self.outputs)
-        carried = itertools.count()
-        outputs = tree.unflatten([_LeafMark(next(carried)) if is_carried(leaf) else leaf for leaf in leaves])
-        return {
-            taken: given
-            for place, output in self.feedback.places
-            for taken, given in zip(
-                _leaf_marks(args[place]), _leaf_marks(outputs if output is None else outputs[output]), strict=True
-            )
-        }
+        # Numbers stand for the leaves that count; no other leaf is a number.
+        args, _ = self._merge()([*range(len(self.dynamic_leaves))])
+        numbers = itertools.count()
+        outputs = jax.tree.map(lambda leaf: next(numbers) if is_carried(leaf) else leaf, self.outputs)
+        fed: dict[int, int] = {}
+        for place, output in self.feedback.places:
+            pair = jax.tree.leaves(args[place]), jax.tree.leaves(outputs if output is None else outputs[output])
+            taken, given = ([leaf for leaf in leaves if is_carried(leaf)] for leaves in pair)
+            fed |= zip(taken, given, strict=True)
+        return fed
 
     @property
     def regime(self) -> str | None:
@@ -202,6 +193,12 @@ class Subject:
         if self.inputs.anew is not None:
             return [self.inputs.anew() for _ in range(n)]
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
+
+    def row(self, n: int) -> list[Callable[[], Any]]:
+        """Prepares `n` calls completely, but does not make them."""
+        if self.inputs.is_stateful:
+            return [self.ready() for _ in range(n)]
+        return [partial(self.program.call, *args, **kwargs) for args, kwargs in self.calls(n)]
 
     def ready(self, fn: Callable[..., Any] | None = None) -> Ready:
         """Prepares one call completely, but does not make it.
@@ -257,7 +254,12 @@ class Subject:
         """`inner`, which takes this subject's call, as a function of `dynamic_leaves`."""
         if not self.inputs.is_stateful:
             merge = self._merge()
-            return lambda values: self.program.hide(_apply(inner, reveal(merge(values))))
+
+            def plain(values: list[Any]) -> Any:
+                args, kwargs = reveal(merge(values))
+                return self.program.hide(inner(*args, **kwargs))
+
+            return plain
         after, names = self._after(inner), self.mutated
 
         def body(values: list[Any]) -> CallOutcome:
@@ -294,7 +296,7 @@ class Subject:
 
     @property
     def output_bytes(self) -> int:
-        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.outputs) if isinstance(leaf, jax.Array))
+        return sum(array.nbytes for array in _arrays(self.outputs))
 
 
 class Ready:
@@ -354,23 +356,8 @@ class Ready:
         return state.take_apart(self._dynamic, self._subject.inputs.labels).values
 
 
-@dataclass(frozen=True)
-class _LeafMark:
-    """Marks a leaf by its position among the leaves that count."""
-
-    index: int
-
-
-def _leaf_marks(tree: Any) -> list[int]:
-    return [leaf.index for leaf in jax.tree.leaves(tree) if isinstance(leaf, _LeafMark)]
-
-
 def _arrays(*trees: Any) -> Iterator[Any]:
     return (leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.Array))
-
-
-def _apply(fn: Callable[..., Any], call: Call) -> Any:
-    return fn(*call[0], **call[1])
 
 
 def refuse(*reasons: tuple[object, str]) -> None:

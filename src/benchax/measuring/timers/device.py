@@ -173,7 +173,7 @@ def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
 def _prepared_calls(subject: Subject, count: int) -> list[Callable[[], Any]]:
     feedback = subject.feedback
     if not feedback:
-        return [subject.ready() for _ in range(count)]
+        return subject.row(count)
     feeds = [feedback.start() for _ in range(-(-count // feedback.most_calls))]
     return [feeds[i // feedback.most_calls] for i in range(count)]
 

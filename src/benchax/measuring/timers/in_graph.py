@@ -4,7 +4,7 @@ One executable repeats: read the clock, run the function `n` times, read the clo
 places by data dependencies alone (`clock/stamps.py`): the inputs pass through them. After each run they pass through an
 unused reading that waits for the outputs, so that each run depends on the one before. The same program without the
 function and its data measures this cost alternately. It is subtracted: 0.13 µs a run. For each
-case, `regions.py` proves that the optimised program does all of the function's work between two readings.
+case, `embedding.py` proves that the optimised program does all of the function's work between two readings.
 
 It includes the dispatch of the function's own kernels. It excludes Python, dispatch of the call, the hand-over to XLA's
 threads, transfers, and the allocation of outputs. Each reading is separate, so a median over them rejects preemptions.
@@ -32,8 +32,19 @@ from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.program import as_reason
 from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
-from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, number_like
-from benchax.measuring.timers.regions import FORMS, Proven, Run, compile_proven, run_direct
+from benchax.measuring.timers.embedding import (
+    FORMS,
+    Embedded,
+    Leaves,
+    Proven,
+    Run,
+    compile_proven,
+    embed,
+    feed,
+    like,
+    number_like,
+    run_direct,
+)
 from benchax.model import Form
 from benchax.program.census import timed_body
 from benchax.program.work import count_devices

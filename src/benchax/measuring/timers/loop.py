@@ -12,7 +12,7 @@ cancel in the difference. Excludes dispatch, the thread hand-over and output all
                    XLA would share among threads is refused: sin of 2^20 numbers kept 1.00 cores busy in a loop, 1.47
                    by itself (two cores, jax 0.12.0.1).
 
-For each case, `regions.py` proves that the loop does all of the function's work in each trip. A single difference
+For each case, `embedding.py` proves that the loop does all of the function's work in each trip. A single difference
 contains every preemption.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
@@ -32,8 +32,17 @@ from benchax.errors import NotMeasured
 from benchax.measuring.program import as_reason
 from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, zeros_like_outputs
-from benchax.measuring.timers.regions import Proven, Run, compile_proven
+from benchax.measuring.timers.embedding import (
+    Embedded,
+    Leaves,
+    Proven,
+    Run,
+    compile_proven,
+    embed,
+    feed,
+    like,
+    zeros_like_outputs,
+)
 from benchax.program.census import counted_body
 from benchax.program.hlo import has_small_call, is_shared_among_threads
 

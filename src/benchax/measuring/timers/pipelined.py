@@ -33,7 +33,7 @@ def prepare(subject: Subject) -> PreparedTimer:
             f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
             f"{size(QUEUED_BYTES)}"
         )
-    sample = _stateful(subject) if subject.inputs.is_stateful else _plain(subject)
+    sample = _in_a_row(subject)
     most, feedback = min(most, 1000), subject.feedback
     if feedback:
         # One call of each sample is not timed.
@@ -46,24 +46,11 @@ def prepare(subject: Subject) -> PreparedTimer:
     )
 
 
-def _plain(subject: Subject) -> Callable[[int], int]:
-    call, wait = subject.program.call, jax.block_until_ready
-
-    def sample(n: int) -> int:
-        calls = subject.calls(n)
-        start = perf_counter_ns()
-        outputs = [call(*args, **kwargs) for args, kwargs in calls]
-        wait(outputs)
-        return perf_counter_ns() - start
-
-    return sample
-
-
-def _stateful(subject: Subject) -> Callable[[int], int]:
+def _in_a_row(subject: Subject) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
     def sample(n: int) -> int:
-        calls = [subject.ready() for _ in range(n)]
+        calls = subject.row(n)
         start = perf_counter_ns()
         outputs = [call() for call in calls]
         wait(outputs)

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import repeat
 from time import perf_counter_ns
-from typing import Any
 
 import jax
 
@@ -99,17 +98,16 @@ def _fed_back(feedback: Feedback) -> Callable[[int], int]:
 
 
 def _donating(subject: Subject) -> Callable[[int], int]:
-    call: Callable[..., Any] = subject.program.call
     wait = jax.block_until_ready
 
     @on_fresh_stack
     def sample(n: int) -> int:
         # All n sets of inputs are copied before the clock starts; that they fit into memory is what `most_iterations`
         # is for.
-        calls = subject.calls(n)
+        calls = subject.row(n)
         start = perf_counter_ns()
-        for args, kwargs in calls:
-            wait(call(*args, **kwargs))
+        for call in calls:
+            wait(call())
         return perf_counter_ns() - start
 
     return sample
