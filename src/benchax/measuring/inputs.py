@@ -203,11 +203,10 @@ def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | No
 
 def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
     """Random data of that shape and dtype, with its sharding if it has one."""
-    is_key = state.is_key(struct)
-    host = (
-        make_array(ArraySpec("key", struct.shape), random) if is_key else _host_data(struct.dtype, struct.shape, random)
-    )
-    array = jax.device_put(host)
+    if state.is_key(struct):
+        array = make_array(ArraySpec("key", struct.shape), random)
+    else:
+        array = jax.device_put(_host_data(struct.dtype, struct.shape, random))
     return array if struct.sharding is None else jax.device_put(array, struct.sharding)
 
 
@@ -248,8 +247,8 @@ def undeclared_static(dynamic: tuple[Any, Any], args: tuple[Any, ...], kwargs: d
     """
     names = tuple(name for name in kwargs if name not in dynamic[1])
     missing = len(args) - len(dynamic[0])
-    # Only what is not an array can be static, and JAX does not say which positions are left out: those without which the
-    # others fit. Scalars may be dynamic as well, and settings mostly come last.
+    # Only what is not an array can be static, and JAX does not say which positions are left out: those without which
+    # the others fit. Scalars may be dynamic as well, and settings mostly come last.
     candidates = [i for i, value in enumerate(args) if not any(map(_is_array, jax.tree.leaves(value)))]
     wanted = [jax.tree.structure(each) for each in dynamic[0]]
     found = (
@@ -303,10 +302,9 @@ def _describe(value: Any, is_static: bool = False) -> str:
 
 
 def fake_devices(count: int) -> str:
-    """A hint."""
-    return (
-        f"on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={count}" if jax.default_backend() == "cpu" else ""
-    )
+    """The hint for whoever needs as many as `count`; empty on an accelerator."""
+    is_cpu = jax.default_backend() == "cpu"
+    return f"on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={count}" if is_cpu else ""
 
 
 def make_mesh(spec: MeshSpec) -> Mesh:

@@ -82,7 +82,7 @@ def transfer_in(inputs: Inputs) -> Transfer:
 
 def transfer_out(call: Callable[[], Any]) -> Transfer:
     """Device to host, from fresh outputs (JAX keeps the host copy of an array once it was read). Raises `NotMeasured`
-    if there are none."""
+    if there is no array."""
     times, views, size = [], [], 0
     for _ in range(TRANSFERS):
         outputs = jax.tree.leaves(jax.block_until_ready(call()))

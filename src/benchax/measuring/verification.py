@@ -79,6 +79,8 @@ WEAK = 0.05
 _RARE = 1e-5
 """An honest result is called wrong this often."""
 
+DECIDES_FINITE = "rounding alone decides which of its values are finite"
+
 State = Literal["agrees", "differs", "undecided"]
 Alignment = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -109,16 +111,17 @@ def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = N
         reference_error: the leaf as the eager function gave it, where the reference was made in another way (float64):
             by as much again as eager is off, the compiled one may be off, too.
     """
-    a = leaf.compiled
     every = [np.asarray(run) for run in (*spread.runs, *spread.directed)]
-    if any(run.shape != a.shape for run in every):
+    if any(run.shape != leaf.compiled.shape for run in every):
         return LeafVerdict("undecided", why="its shape depends on rounding")
     beside = every if reference_error is None else [*every, np.asarray(reference_error)]
     is_same = all(run.shape == beside[0].shape and run.tobytes() == beside[0].tobytes() for run in every)
-    if is_same and (not is_inexact(a.dtype) or leaf.numerics.nonfinite):
+    if is_same and (not is_inexact(leaf.compiled.dtype) or leaf.numerics.nonfinite):
         return LeafVerdict("differs")
     if leaf.numerics.nonfinite:
-        return _nonfinite(beside)
+        patterns = [np.isfinite(run) for run in beside]
+        is_same = all(np.array_equal(pattern, patterns[0]) for pattern in patterns)
+        return LeafVerdict("differs") if is_same else LeafVerdict("undecided", why=DECIDES_FINITE)
     with np.errstate(all="ignore"):
         return _judge(leaf, spread, reference_error, lambda x, reference: x)
 
@@ -153,13 +156,6 @@ def judge_with_free_signs(
     return best if agreeing or best.allowed < WEAK else found
 
 
-def _nonfinite(runs: Sequence[np.ndarray]) -> LeafVerdict:
-    patterns = [np.isfinite(run) for run in runs]
-    if all(np.array_equal(pattern, patterns[0]) for pattern in patterns):
-        return LeafVerdict("differs")
-    return LeafVerdict("undecided", why="rounding alone decides which of its values are finite")
-
-
 def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, align: Alignment) -> LeafVerdict:
     reference = np.asarray(leaf.reference)
     compiled, *rest = (_flat(align(np.asarray(x), reference)) for x in (leaf.compiled, *spread.runs, *spread.directed))
@@ -168,7 +164,7 @@ def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, a
     finite = np.all([np.isfinite(x) for x in (compiled, base, eager, *rest)], axis=0)
     known = np.isfinite(compiled) & np.isfinite(base)
     if (known & ~finite).any():
-        return LeafVerdict("undecided", math.inf, "rounding alone decides which of its values are finite")
+        return LeafVerdict("undecided", math.inf, DECIDES_FINITE)
     compiled, base, eager = compiled[finite], base[finite], eager[finite]
     runs, directed = [x[finite] for x in runs], [x[finite] for x in directed]
     scale = _most(base)
@@ -180,14 +176,11 @@ def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, a
     if is_beyond and share >= 1 and measured[0] <= 2 * scale:
         why = f"it differs by {_times(measured[0], scale)}, and rounding alone gives quite other values"
         return LeafVerdict("undecided", share, why)
-    if measured[0] > permitted[0]:
-        return LeafVerdict("differs", share)
-    if measured[1] > permitted[1]:
+    if is_beyond:
         root = _rms(base) or 1.0
         far, allowed = measured[1] / root, permitted[1] / root
-        return LeafVerdict(
-            "differs", share, f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
-        )
+        why = f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
+        return LeafVerdict("differs", share, "" if measured[0] > permitted[0] else why)
     if measured[0] > max(WEAK, 2 * _eps(leaf.compiled.dtype)) * scale:
         return LeafVerdict(
             "undecided", share, f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
@@ -402,18 +395,15 @@ class _Roundings:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
+        self._runs: dict[bool, list[list[Any]]] = {}
 
     @cached_property
     def call(self) -> TracedCall:
         return trace_call(self._subject)
 
     @cached_property
-    def runs(self) -> list[list[Any]]:
-        return self._by_chance(free_signs=False)
-
-    @cached_property
-    def runs_with_free_signs(self) -> list[list[Any]]:
-        return self._by_chance(free_signs=True)
+    def has_free_signs(self) -> bool:
+        return any(equation.primitive.name in SIGNS_ARE_FREE for equation in every_equation(self.call.program))
 
     @cached_property
     def directed(self) -> list[list[Any]]:
@@ -422,17 +412,22 @@ class _Roundings:
         narrow = any(is_narrow(getattr(aval, "dtype", np.int32)) for aval in outputs)
         return [Rounding(RUNS, direction).run(self.call) for direction in (1, -1)] if narrow else []
 
-    @property
-    def has_free_signs(self) -> bool:
-        return any(equation.primitive.name in SIGNS_ARE_FREE for equation in every_equation(self.call.program))
-
-    def _by_chance(self, *, free_signs: bool) -> list[list[Any]]:
-        found, begin = [], perf_counter_ns()
+    def runs(self, free_signs: bool) -> list[list[Any]]:
+        if free_signs in self._runs:
+            return self._runs[free_signs]
+        found, begin = self._runs.setdefault(free_signs, []), perf_counter_ns()
         for seed in range(RUNS):
             found.append(Rounding(seed, free_signs=free_signs).run(self.call))
             if len(found) >= LEAST_RUNS and perf_counter_ns() - begin > ENOUGH_S * 1e9:
                 break
         return found
+
+    def spread(self, place: int, free_signs: bool) -> RoundingSpread:
+        """How far the result of this place goes."""
+        both = self.runs(free_signs), self.directed
+        if any(place >= len(run) for runs in both for run in runs):
+            raise NotMeasured("what is traced has other outputs than the call")
+        return RoundingSpread(*([np.asarray(data_of(run[place])) for run in runs] for runs in both))
 
 
 def _judged(
@@ -450,23 +445,21 @@ def _judged(
         verdicts = {i: _verdict(leaves[i], places[i], roundings, eager) for i in doubtful}
     except NotMeasured as error:
         return _without_operations(leaves, against, error, notes)
-    for i, verdict in verdicts.items():
-        if verdict.state != "undecided":
-            leaves[i] = _settled(leaves[i], verdict)
     undecided = [i for i, verdict in verdicts.items() if verdict.state == "undecided"]
-    if undecided and all(leaf.numerics.agrees for i, leaf in enumerate(leaves) if i not in undecided):
+    decided = [_settled(leaf, verdicts.get(i)) for i, leaf in enumerate(leaves) if i not in undecided]
+    if undecided and all(leaf.numerics.agrees for leaf in decided):
         names = [leaves[i].numerics.worst for i in undecided]
-        if all(name.startswith(_STATE) for name in names):
-            # Adam divides a gradient by its size: of one that is zero but for rounding it makes a whole step.
-            notes.undetermined += [name for name in names if name not in notes.undetermined]
-            return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
-        name = names[0]
-        what = f"leaf {name}" if name else "the output"
-        raise _undecided(notes, f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
-    return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
+        if not all(name.startswith(_STATE) for name in names):
+            what = f"leaf {names[0]}" if names[0] else "the output"
+            raise _undecided(notes, f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
+        # Adam divides a gradient by its size: of one that is zero but for rounding it makes a whole step.
+        notes.undetermined += [name for name in names if name not in notes.undetermined]
+    return worst_of(decided, against)
 
 
-def _settled(leaf: LeafComparison, verdict: LeafVerdict) -> LeafComparison:
+def _settled(leaf: LeafComparison, verdict: LeafVerdict | None) -> LeafComparison:
+    if verdict is None:
+        return leaf
     if verdict.compiled is not None:
         leaf = leaf.turned(verdict.compiled)
     if verdict.state == "differs" and leaf.numerics.nonfinite:
@@ -485,28 +478,21 @@ def _places(outputs: Any) -> list[int]:
 
 def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> LeafVerdict:
     own_error = None if eager is None else np.asarray(data_of(jax.tree.leaves(eager)[place]))
-    spread = _at(place, roundings.runs, roundings.directed)
+    spread = roundings.spread(place, free_signs=False)
     found = judge(leaf, spread, own_error)
     if found.state == "agrees" or not roundings.has_free_signs:
         return found
-    free = _at(place, roundings.runs_with_free_signs, roundings.directed)
-    return judge_with_free_signs(leaf, spread, free, own_error)
-
-
-def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> RoundingSpread:
-    if any(place >= len(run) for run in runs):
-        raise NotMeasured("what is traced has other outputs than the call")
-    return RoundingSpread(*([np.asarray(data_of(run[place])) for run in each] for each in (runs, directed)))
+    return judge_with_free_signs(leaf, spread, roundings.spread(place, free_signs=True), own_error)
 
 
 def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured, notes: Notes) -> Numerics:
     """Judges without rounding data: a result is wrong if fewer than half of the digits agree."""
     again = [_by_digits(leaf) for leaf in leaves]
-    if all(leaf.numerics.agrees for leaf in again):
-        far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)
-        problem = f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
-        raise _undecided(notes, problem)
-    return worst_of(again, against)
+    if not all(leaf.numerics.agrees for leaf in again):
+        return worst_of(again, against)
+    far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)
+    problem = f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
+    raise _undecided(notes, problem)
 
 
 def _undecided(notes: Notes, problem: str) -> NotMeasured:
