@@ -17,11 +17,11 @@ from statistics import fmean, median, stdev
 from time import perf_counter
 
 import numpy as np
-from benchax.measuring.paired import PairedRequest, Side
 from kernels import TURNS, data, kernel
 from report import header, load, note, table
 
 from benchax.case import Case
+from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure
 from benchax.paired_runs.paired_run import take_blocks
 from benchax.workers.pool import Pool

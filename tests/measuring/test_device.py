@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import warm_python
+from jax.experimental.mosaic.gpu import profiler
 from jax_versions import tells_runs
 
 from benchax.clock import handlers, tier
@@ -48,18 +50,6 @@ def test_each_reading_is_one_run_of_known_duration(subject: Make) -> None:
     assert prepared.overhead_s is not None
     assert min(readings) >= 50_000
     assert min(readings) - prepared.overhead_s(1) * 1e9 < 51_500  # the least of many: whatever disturbs, lengthens
-
-
-@pytest.mark.serial
-def test_a_reading_of_several_calls_is_their_sum(subject: Make) -> None:
-    prepared = TIMERS["device"].prepare(subject(spinning(50_000), jnp.ones(4)))
-    assert prepared.take is not None
-
-    several = prepared.take(4, 10)
-
-    assert len(several) == 10
-    assert 200_000 <= min(several) < 230_000
-    assert 200_000 <= min(prepared.sample(4) for _ in range(5)) < 230_000
 
 
 @pytest.mark.serial
@@ -123,23 +113,6 @@ def test_a_long_scan_of_short_steps_is_refused_before_it_is_sampled(subject: Mak
 
     with pytest.raises(NotMeasured, match=r"^recording its 3\d\d\d operations takes (about \d+ %|nearly all) of the "):
         TIMERS["device"].prepare(subject(scan, "f32[2]"))
-
-
-@pytest.mark.serial
-def test_a_tiny_function_becomes_a_row_without_a_number(bench: Callable[..., Measurement]) -> None:
-    m = bench(lambda x: x + 1, "f32[8]", options={"timer": "device,wall"})
-
-    assert [samples.timer for samples in m.samples] == ["wall"]
-    assert "recording its 1 operation takes " in (m.why_absent("samples.device") or "")
-
-
-def test_a_donating_function_leaves_the_inputs_as_they_are(subject: Make, monkeypatch) -> None:
-    monkeypatch.setattr(device, "RENEWED_BYTES", 3 * 4 * 10_000)
-    made = subject(lambda x: jnp.sin(x) + 1, "f32[10000]", donate=[0])
-    prepared = TIMERS["device"].prepare(made)
-
-    assert len(taken(prepared, 10)) == 10
-    assert not made.inputs.args[0].is_deleted()
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
@@ -258,3 +231,105 @@ def test_it_agrees_with_the_clock_inside(bench: Callable[..., Measurement]) -> N
     by_device, in_graph = (min(samples.per_call_s) for samples in m.samples)
     assert by_device == pytest.approx(in_graph, rel=0.05)
     assert median(m.samples[0].per_call_s) >= 200e-6
+
+
+# ---- cupti -------------------------------------------------------------------------------------------------------
+
+Make = Callable[..., Subject]
+
+
+class Cupti:
+    """As in jax 0.7.2 to 0.10.2: one number for one call, a list for several, None where no kernel ran."""
+
+    answer: Any = 0.25
+    asked: list[tuple[bool, int]] = []  # noqa: RUF012  emptied by each test
+
+    def __init__(self, *, finalize: bool = True) -> None:
+        self.finalize = finalize
+
+    def measure(self, f: Callable[..., Any], *, aggregate: bool = True, iterations: int = 1) -> Callable[..., Any]:
+        self.asked.append((self.finalize, iterations))
+        assert aggregate
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            out = f(*args, **kwargs)
+            return out, self.answer if iterations == 1 or self.answer is None else [self.answer] * iterations
+
+        return wrapper
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> type[Cupti]:
+    """A GPU, as far as the timer can see."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(profiler, "Cupti", Cupti)
+    monkeypatch.setattr(Cupti, "asked", [])
+    return Cupti
+
+
+def test_on_nvidia_the_device_is_timed_by_cupti(gpu: type[Cupti], subject: Make) -> None:
+    prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(8)))
+
+    assert prepared.take is not None
+    assert prepared.take(1, 3) == [250_000] * 3
+    assert prepared.sample(4) == 1_000_000
+    assert prepared.regime == "kernels, L2 warm"
+    assert gpu.asked == [(False, 1), (False, 3), (False, 4)]
+
+
+class Older:
+    def measure(self, f: Any, *, mode: str = "events", aggregate: bool = True) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "value", "why"),
+    [
+        (Cupti, "answer", None, "it ran no kernel on the GPU"),
+        (Cupti, "answer", RuntimeError("CUPTI_ERROR_X\nand more"), r"^CUPTI: CUPTI_ERROR_X$"),
+        (profiler, "Cupti", Older, r"knows no finalize, iterations; 0\.7\.2 or newer does"),
+        (profiler, "Cupti", None, r"this jax has no timer by CUPTI \("),
+    ],
+    ids=["no kernels", "an error", "an older jax", "a jax without it"],
+)
+def test_what_cannot_be_timed_is_a_reason(of, name, value, why, gpu: type[Cupti], subject: Make, monkeypatch) -> None:
+    monkeypatch.setattr(of, name, value)
+
+    with pytest.raises(NotMeasured, match=why):
+        TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(8)))
+
+
+@pytest.mark.parametrize(
+    ("of_the_case", "why"),
+    [({"donate": [0]}, "it donates its arguments"), ({"jit": False}, "takes jitted and compiled functions only")],
+)
+def test_what_cannot_be_repeated_there_is_refused(of_the_case, why: str, gpu: type[Cupti], subject: Make) -> None:
+    with pytest.raises(NotMeasured, match=why):
+        TIMERS["device"].prepare(subject(lambda x: x + 1, "f32[8]", **of_the_case))
+
+
+def test_the_timer_of_this_jax_is_the_one_that_was_read(subject: Make) -> None:
+    """Where there is no GPU it says so itself."""
+    with pytest.raises(NotMeasured, match="CUPTI"):
+        device.prepare_kernels(subject(lambda x: x + 1, jnp.ones(8)))
+
+
+@pytest.mark.gpu
+def test_on_a_real_gpu_a_longer_function_takes_longer() -> None:
+    program = """
+import benchax, jax.numpy as jnp
+short, long = (benchax.bench(lambda x: x @ x, f"f32[{n},{n}]", timer="device", store="off") for n in (512, 4096))
+print(short.summary("device").median_s * 10 < long.summary("device").median_s)
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert out == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("seen_ns", "step_s"),
+    [({1056, 1087, 1088, 1120, 1184}, 31e-9), ({1088}, None), ({1087, 1088}, None), (set(), None)],
+)
+def test_the_step_of_its_clock_is_what_readings_differ_by(seen_ns: set[int], step_s: float | None) -> None:
+    assert device._step_s(seen_ns) == step_s

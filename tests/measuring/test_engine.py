@@ -1,7 +1,6 @@
 """One case in, one row out: complete where all is well, with reasons where a part cannot be measured, failed but kept
 where the function fails."""
 
-import functools
 import sys
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from functions_by_hand import slow_at_first
 
-from benchax import codec
 from benchax.case import make_case
 from benchax.measuring.engine import measure
 from benchax.measuring.memory import MOST_EAGER_READINGS
@@ -47,13 +45,6 @@ def test_what_the_clock_cannot_read_is_said_and_the_loop_answers(bench):
     # On a very busy machine a difference of two readings may not be told from zero; then there is a reason.
     unread = [a.what.removeprefix("samples.") for a in m.not_measured if a.what == "samples.loop"]
     assert [s.timer for s in m.samples] + unread == ["wall", "pipelined", "loop"]
-
-
-def test_the_timers_are_those_that_were_asked_for_in_that_order(bench):
-    m = bench(lambda x: x + 1, "f32[8]", options={"timer": "pipelined,wall"})
-
-    assert [s.timer for s in m.samples] == ["pipelined", "wall"]
-    assert m.headline.timer == "pipelined"
 
 
 AUTOMATIC = ("in_graph", "wall", "pipelined", "loop")
@@ -164,28 +155,6 @@ def test_every_number_that_is_missing_has_a_reason(bench):
             assert value is not None or m.why_absent(path), (kind, path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fn", "args", "of_the_case"),
-    [
-        (functools.partial(jax.jit, static_argnums=1)(lambda x, n: x.reshape(n, -1)), (jnp.ones(8), 4), {}),
-        (lambda x, n: x.reshape(n, -1), (jnp.ones(8), 4), {"static": ["n"]}),
-        (lambda d, *, k: d["a"] + k, ({"a": jnp.ones(3)},), {"kwargs": {"k": 2.0}}),
-        (lambda k: jax.random.normal(k, (3,)), ("key",), {}),
-        (jax.grad(lambda x: (x**2).sum()), ("f32[16]",), {}),
-        (lambda x: {"a": x, "b": None, "c": (x + 1, 2.0)}, ("bf16[4]",), {}),
-        (lambda x: None, ("f32[2]",), {}),
-    ],
-    ids=["static jit", "static name", "keyword", "key", "grad", "tree output", "no output"],
-)
-def test_real_calls_of_many_shapes_are_measured(fn, args, of_the_case, bench):
-    m = bench(fn, *args, **of_the_case)
-
-    assert m.failure is None
-    assert m.summary("wall").median_s > 0
-    assert codec.decode(codec.encode(m)) == m
-
-
 def test_a_donating_function_leaves_the_callers_array_alone(bench):
     x = jnp.ones(64)
 
@@ -194,27 +163,6 @@ def test_a_donating_function_leaves_the_callers_array_alone(bench):
     assert m.failure is None
     assert not x.is_deleted()
     assert m.memory.alias_bytes == 256
-
-
-@pytest.mark.serial
-@pytest.mark.parametrize("package", ["equinox", "flax.nnx"])
-def test_wrappers_that_hold_a_jit_are_measured(package, bench):
-    module = pytest.importorskip(package)
-    jit = module.filter_jit if package == "equinox" else module.jit
-    if package == "equinox":
-        model = module.nn.Linear(8, 4, key=jax.random.key(0))
-        call = jit(lambda m, x: jax.vmap(m)(x))
-    else:
-        model = module.Linear(8, 4, rngs=module.Rngs(0))
-        call = jit(lambda m, x: m(x))
-
-    m = bench(call, model, "f32[32,8]")
-
-    assert m.failure is None
-    assert m.stages.compile_s > 0
-    assert m.numerics.agrees
-    assert m.memory.predicted_peak_bytes > 0
-    assert m.samples_of("in_graph")
 
 
 def test_progress_names_the_stages_in_the_order_of_work(short):
@@ -232,13 +180,6 @@ def test_progress_names_the_stages_in_the_order_of_work(short):
         "inputs", "trace", "lower", "compile", "artifacts", "first run", "verify", "transfer", "warm-up", "dispatch",
         "in_graph", "wall", "pipelined", "loop", "memory",
     ]  # fmt: skip
-
-
-def test_an_unused_donation_is_a_remark_and_no_warning(bench, recwarn):
-    m = bench(lambda x: x.sum(), "f32[64]", donate=[0])
-
-    assert "donation-unused" in {r.code for r in m.remarks}
-    assert not [w for w in recwarn if "donated" in str(w.message)]
 
 
 @pytest.mark.parametrize(

@@ -135,35 +135,6 @@ def test_the_program_donates_what_the_function_donates() -> None:
     assert_same(outputs, subject.call())
 
 
-def keyword() -> tuple[Subject, Any]:
-    def normalized(x: Any, *, eps: float = 1e-6) -> Any:
-        return x / jnp.sqrt(jnp.mean(x * x) + eps)
-
-    return built(normalized, kwargs={"x": X, "eps": 0.5}), normalized(X, eps=0.5)
-
-
-def equinox() -> tuple[Subject, Any]:
-    module = pytest.importorskip("equinox")
-    model = module.nn.MLP(6, 2, 8, 1, key=jax.random.key(0))
-    return built(module.filter_jit(lambda m, x: m(x)), model, X[0]), model(X[0])
-
-
-def flax() -> tuple[Subject, Any]:
-    nnx = pytest.importorskip("flax.nnx")
-    model = nnx.Linear(6, 2, rngs=nnx.Rngs(0))
-    return built(nnx.jit(lambda x: model(x)), X), model(X)
-
-
-@pytest.mark.parametrize("make", [keyword, equinox, flax], ids=lambda make: make.__name__)
-def test_keyword_arguments_modules_and_their_wrappers_are_exported(make: Callable[[], tuple[Subject, Any]]) -> None:
-    subject, expected = make()
-
-    program = exported(subject)
-
-    assert program.content is not None
-    assert_same(ImportedProgram(program.content)(*leaves_of(subject).args), expected)
-
-
 def test_a_program_says_what_it_wants() -> None:
     program = exported(built(lambda x, key, n: x[0] * n + jax.random.uniform(key), X, jax.random.key(0), 2.0))
 
@@ -306,18 +277,6 @@ def test_an_export_that_fails_costs_no_row(fn: Any) -> None:
     assert found.program is None
     assert (found.why_absent("program") or "").startswith("it cannot be exported (NotImplementedError: ")
     assert found.stages.compile_s is not None
-
-
-def test_whatever_an_export_raises_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("flatbuffers is not what it was\nand more")
-
-    monkeypatch.setattr(exporting.export, "export", broken)
-
-    found = row(lambda x: x + 1, X)
-
-    assert found.status == "ok"
-    assert found.why_absent("program") == "it cannot be exported (RuntimeError: flatbuffers is not what it was)"
 
 
 def test_the_program_comes_back_from_a_worker_process() -> None:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import pytest
 
 import benchax
-from benchax.measuring import jax_settings
-from benchax.measuring.jax_settings import kept_programs
+from benchax.measuring import jax_settings as settings
+from benchax.measuring.jax_settings import apply_settings, jax_settings, kept_programs
 from benchax.model import Measurement
 from benchax.watching.compiles import watch_compiles
 
@@ -21,7 +21,7 @@ from benchax.watching.compiles import watch_compiles
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder for what is kept."""
-    monkeypatch.setattr(jax_settings.platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(settings.platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
     kept_programs.cache_clear()
     yield tmp_path / "benchax"
     kept_programs.cache_clear()
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_made_changes_nothing_else(cache: Path) -> None:
 def test_the_oldest_of_many_go_an_hour_after_the_last_check(
     hours: float, left: int, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jax_settings, "MOST_KEPT_BYTES", 1000)
+    monkeypatch.setattr(settings, "MOST_KEPT_BYTES", 1000)
     folder = Path(kept_programs())
     checked = folder.with_suffix(".checked")
     os.utime(checked, (then := checked.stat().st_mtime - hours * 3600, then))
@@ -86,3 +86,20 @@ def test_the_oldest_of_many_go_an_hour_after_the_last_check(
 
     assert kept_programs() == str(folder)
     assert sorted(int(file.name.partition("-")[0]) for file in folder.iterdir()) == list(range(left))
+
+
+# ---- settings that travel to a worker ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rank_promotion() -> Iterator[str]:
+    before = jax.config.jax_numpy_rank_promotion
+    yield "jax_numpy_rank_promotion"
+    jax.config.update("jax_numpy_rank_promotion", before)
+
+
+def test_a_part_of_jax_that_only_the_program_has_loaded_stops_no_worker(rank_promotion: str) -> None:
+    """In jax 0.6.2, `import jax.experimental.pallas` adds the setting jax_mosaic_allow_hlo."""
+    apply_settings({"jax_setting_of_a_part_that_is_not_loaded": True, rank_promotion: "raise"})
+
+    assert jax_settings()[rank_promotion] == "raise"

@@ -1,15 +1,21 @@
 """Every kind of callable has one face; building one starts from nothing and leaves the others alone."""
 
+from __future__ import annotations
+
+import asyncio
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from benchax.case import make_case
+from benchax.compiled_grids.compiled import trace
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
-from benchax.measuring.program import program_of
+from benchax.measuring.paired import PairedRequest, Side, take_blocks
+from benchax.measuring.program import program_of, refuse_function
 from benchax.watching.compiles import watch_compiles
 
 
@@ -65,21 +71,6 @@ def test_a_plain_function_is_compiled_anew_each_time_it_is_measured():
     assert log.compiles == 1
 
 
-def test_forgetting_a_jitted_function_leaves_others_compiled():
-    one, other = jax.jit(double), jax.jit(lambda x: x - 1)
-    one(X)
-    other(X)
-
-    programs.forget(program_of(make_case(one, (X,))))
-    with watch_compiles() as of_other:
-        other(X)
-    with watch_compiles() as of_one:
-        one(X)
-
-    assert of_other.compiles == 0
-    assert of_one.compiles == 1
-
-
 def test_static_and_donated_arguments_of_a_plain_function_reach_the_jit():
     case = make_case(lambda x, n, y: x.reshape(n, -1).ravel() + y, (X, 4), {"y": 1.0}, static=["n"], donate=[0])
     given = jnp.arange(8.0)
@@ -97,3 +88,98 @@ def test_equinox_filter_jit_is_a_wrapper_with_stages():
 
     assert (program.kind, program.was_jitted) == ("wrapper", True)
     assert isinstance(programs.unwrapped(lowered.compile(), jax.stages.Compiled), jax.stages.Compiled)
+
+
+# ---- functions whose call runs nothing ---------------------------------------------------------------------------
+
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
+
+QUICK = {"stages": "samples", "timer": "wall", "memory": False}
+
+
+async def work(x: Any) -> Any:
+    await asyncio.sleep(0)
+    return jnp.sin(x)
+
+
+def steps(x: Any) -> Any:
+    for i in range(3):
+        yield jnp.sin(x) * i
+
+
+async def ticks(x: Any) -> Any:
+    yield jnp.sin(x)
+
+
+class Model:
+    async def __call__(self, x: Any) -> Any:
+        return x
+
+    def steps(self, x: Any) -> Any:
+        yield x
+
+
+RUN = "lambda x: asyncio.run(work(x))"
+
+
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize(
+    ("fn", "what", "instead"),
+    [
+        (work, "work is a coroutine function", RUN),
+        (functools.partial(work), "work is a coroutine function", RUN),
+        (jax.jit(work), "work is a coroutine function", RUN),
+        (jax.grad(work), "work is a coroutine function", RUN),
+        (Model(), "Model is a coroutine function", "lambda x: asyncio.run(Model(x))"),
+        (steps, "steps is a generator function", "lambda x: list(steps(x))"),
+        (Model().steps, "steps is a generator function", "lambda x: list(steps(x))"),
+        (ticks, "ticks is an async generator function", "[y async for y in ticks(x)]"),
+        (lambda x: work(x), "the call returns a coroutine of work", RUN),
+        (lambda x: (x, {"a": steps(x)}), "the call returns a generator of steps", "lambda x: list(steps(x))"),
+        (lambda x: (y for y in x), "<genexpr>: its body hasn't run", "lambda x: list(f(x))"),
+    ],
+)
+def test_no_number_without_work(fn: Any, what: str, instead: str, jit: bool, bench: Any) -> None:
+    m = bench(fn, "f32[10]", jit=jit, options=QUICK)
+
+    assert m.samples == ()
+    assert what in m.failure.message
+    assert instead in m.failure.advice
+    assert ("without jit" in m.failure.advice) is ("asyncio" in instead or "async for" in instead)
+
+
+@pytest.mark.parametrize(("made", "instead"), [(work, "lambda x: asyncio.run(f(x))"), (steps, "lambda x: list(f(x))")])
+def test_what_jax_refuses_by_itself_gets_the_same_advice(made: Any, instead: str, bench: Any) -> None:
+    m = bench(jax.jit(lambda x: made(x)), "f32[10]", options=QUICK)
+
+    assert (m.failure.kind, m.samples) == ("wrong_output", ())
+    assert instead in m.failure.advice
+
+
+def test_what_is_advised_is_measured(bench: Any) -> None:
+    assert bench(lambda x: list(steps(x)), "f32[10]", options=QUICK).samples
+    assert bench(lambda x: asyncio.run(work(x)), "f32[10]", jit=False, options=QUICK).samples
+
+
+def test_a_decorator_that_runs_the_coroutine_is_a_plain_function() -> None:
+    @functools.wraps(work)
+    def run(x: Any) -> Any:
+        return asyncio.run(work(x))
+
+    refuse_function(run)
+    with pytest.raises(ValueError, match="coroutine"):
+        refuse_function(work)
+
+
+def test_a_side_of_a_comparison_is_refused_by_name() -> None:
+    sides = (Side("plain", make_case(jnp.sin, ("f32[8]",))), Side("lazy", make_case(steps, ("f32[8]",))))
+
+    document = take_blocks(PairedRequest(sides), lambda stage, **facts: None)
+
+    assert document.wall_ns is None
+    assert document.failure is not None
+    assert (document.failed_side, document.failure.advice.endswith("lambda x: list(steps(x))")) == (1, True)
+
+
+def test_a_function_of_a_compiled_grid_is_refused() -> None:
+    assert "the call returns a generator of steps" in trace("f", steps, (jnp.ones(3),)).note

@@ -276,13 +276,3 @@ ITSELF.append(ITSELF)
 )
 def test_what_stays_as_it_is_is_no_change(held: Any) -> None:
     assert changed(lambda v: None, held) == {}
-
-
-def test_a_variable_that_is_not_set_yet_is_told_when_it_is() -> None:
-    def fn() -> Any:
-        return late
-
-    before = state_of(fn)
-    late = 1
-
-    assert changes(before, state_of(fn)) == {"late": "was set"}

@@ -22,7 +22,6 @@ from benchax.measuring.sampling import (
     collect,
     decide,
     most_processes,
-    next_look,
     share_time,
     warm_up,
 )
@@ -336,15 +335,6 @@ def noisy(n, spread):
 )
 def test_the_reason_to_stop(readings, spent_s, expected):
     assert decide(readings, spent_s, LIMITS) == expected
-
-
-def test_looks_become_rarer_and_always_come():
-    looks = [1]
-    while looks[-1] < 10_000:
-        looks.append(next_look(looks[-1]))
-
-    assert len(looks) < 50
-    assert looks[:4] == [1, 2, 4, 7]
 
 
 @pytest.mark.parametrize("call_ns", [5, 900, 40_000, 3_000_000])

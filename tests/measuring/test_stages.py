@@ -22,7 +22,8 @@ from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.measuring import engine, stages
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.prepare import prepare
+from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.program import program_of
 from benchax.measuring.stages import call_floor, count_programs, release_programs
 from benchax.model import CallFloor
 from benchax.program.compiled import INLINE_FLOPS, inline_flops
@@ -49,15 +50,6 @@ def persistent_cache(tmp_path):
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
-
-
-def test_trace_lower_and_compile_are_entered_and_timed_in_order():
-    built, entered = build(lambda x: jnp.sin(x @ x), "f32[8,8]")
-
-    assert entered == ["trace", "lower", "compile"]
-    assert list(built.seconds) == entered
-    assert all(seconds > 0 for seconds in built.seconds.values())
-    assert built.cache == "off"
 
 
 def test_a_jitted_function_that_was_called_before_is_compiled_from_nothing():
@@ -94,13 +86,6 @@ def test_the_persistent_cache_is_told_miss_from_hit(persistent_cache):
     second, _ = build(work, "f32[8]")
 
     assert (first.cache, second.cache) == ("miss", "hit")
-
-
-def test_a_compiled_function_has_reasons_instead_of_stages():
-    built, _ = build(jax.jit(lambda x: x + 1).lower(jnp.ones(3)).compile(), jnp.ones(3))
-
-    assert built.seconds == {}
-    assert {a.what for a in built.absent} == {"stages.trace_s", "stages.lower_s", "stages.compile_s"}
 
 
 @pytest.mark.parametrize("jitted", [True, False])
@@ -283,14 +268,6 @@ def test_a_row_holds_its_floor_or_the_reason(bench):
     assert "eagerly" in eager.why_absent("stages.call_floor")
 
 
-@pytest.mark.serial
-def test_a_small_call_is_said_to_be_bound_by_dispatch(bench):
-    """One of ten is enough: a neighbour can disturb the floor, and then nothing is said."""
-    found = (bench(lambda x: x + 1, "f32[8]").remarks for _ in range(10))
-
-    assert any(remark.code == "dispatch-bound" for remarks in found for remark in remarks)
-
-
 def test_a_floor_from_a_disturbed_moment_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row said "call floor 160 µs" above "wall 42 µs"."""
     slow = CallFloor((160e-3,) * 3, (200e-3,) * 3)
@@ -369,3 +346,60 @@ def test_bench_leaves_functions_of_the_user_compiled() -> None:
         benchax.bench(lambda x: jnp.tanh(x) * 2 + 1, f"f32[{n + 30}]", stages="first_run", memory=False, store="off")
 
     assert compiled(lambda: mine(x)) == 0
+
+
+# ---- a case on its way -------------------------------------------------------------------------------------------
+
+
+def test_steps_are_announced_in_order_and_each_is_made_once():
+    told = []
+
+    prepared = prepare(make_case(jnp.tanh, ("f32[4]",)), 0, told.append)
+    first = prepared.call_first()
+    again = prepared.built
+
+    assert told == ["inputs", "trace", "lower", "compile", "first run"]
+    assert again is prepared.built
+    assert first.subject.outputs.shape == (4,)
+    assert (first.elapsed_s > 0, first.compiles) == (True, 0)
+
+
+def test_inputs_alone_trace_nothing():
+    traces = []
+    case = make_case(lambda x: traces.append(None) or x, ("f32[4]",))
+
+    prepared = prepare(case)
+
+    assert (prepared.inputs.signature, traces) == ("f32[4]", [])
+    assert prepared.trace().traced is not None
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "step"),
+    [
+        (lambda x: 1 / 0, "trace"),
+        (lambda x: jax.pure_callback(lambda y: 1 / 0, x, x), "first run"),
+    ],
+)
+def test_what_a_function_raises_belongs_to_the_step_that_was_entered_last(fn, step):
+    prepared = prepare(make_case(fn, ("f32[4]",)))
+
+    with pytest.raises(Exception, match="division"):
+        prepared.call_first()
+
+    assert prepared.step == step
+
+
+def test_a_jitted_function_keeps_its_programs_where_nobody_times():
+    fn = jax.jit(lambda x: x + 1)
+    fn(jnp.ones(4))
+    case = make_case(fn, (jnp.ones(4),))
+    inputs = prepare(case).inputs
+
+    kept = Prepared(program_of(case, inputs), inputs, forgets=False).built
+    times = fn._cache_size()
+    _ = prepare(case).built
+
+    assert kept.compiled is not None
+    assert (times, fn._cache_size()) == (1, 0)

@@ -92,18 +92,6 @@ def test_the_timed_program_holds_the_backward_pass_of_a_step_that_returns_only_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "eager"])
-def test_a_step_that_changes_its_arguments_agrees_with_its_reference(jit, bench) -> None:
-    net = model()
-
-    m = bench(jit(step), net, optimizer(net), X, Y, options={"timer": "in_graph,wall,pipelined"})
-
-    assert m.failure is None
-    assert m.numerics.agrees, m.numerics.why
-    assert {"in_graph", "wall", "pipelined"} <= {s.timer for s in m.samples}
-
-
-@pytest.mark.slow
 def test_what_only_noise_decides_is_named_and_not_called_wrong(subject) -> None:
     """A bias before batch normalisation has a gradient of zero but for rounding, of which Adam makes a whole step."""
 
@@ -260,24 +248,6 @@ def test_jax_jit_over_nnx_objects_is_said_to_drop_their_changes(bench) -> None:
     (remark,) = [r for r in m.remarks if r.code == "state-dropped"]
     assert "model.first.kernel" in remark.message
     assert "use flax.nnx.jit" in remark.message
-
-
-@pytest.mark.slow
-def test_a_scan_inside_and_a_value_and_grad_inside_are_verified(bench) -> None:
-    def several(model: Any, opt: Any, xs: Any, ys: Any) -> Any:
-        @nnx.scan(in_axes=(nnx.Carry, 0, 0), out_axes=(nnx.Carry, 0))
-        def each(carry: Any, x: Any, y: Any) -> Any:
-            return carry, step(*carry, x, y)
-
-        return each((model, opt), xs, ys)[1]
-
-    net = model()
-    m = bench(
-        nnx.jit(several), net, optimizer(net), jnp.stack([X] * 3), jnp.stack([Y] * 3), options={"stages": "first_run"}
-    )
-
-    assert m.failure is None
-    assert m.numerics.agrees, m.numerics.why
 
 
 def test_a_model_that_is_returned_is_an_output_like_any_other(bench) -> None:

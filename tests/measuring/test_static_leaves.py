@@ -144,16 +144,6 @@ def test_the_stored_program_of_a_model_runs_on_the_inputs_of_the_function(
 
 
 @pytest.mark.slow
-def test_a_function_is_compared_with_itself_under_filter_jit_in_another_process() -> None:
-    found = benchax.compare({"plain": loss, "filtered": eqx.filter_jit(loss)}, net(), X, KEY, max_time_s=0.01)
-
-    (run,) = [c for c in found if c.metric == "run"]
-    assert run.failure is None
-    assert run.numerics is not None
-    assert run.numerics.agrees
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [lambda fn: fn, eqx.filter_jit], ids=["plain", "filter_jit"])
 def test_a_model_that_the_caller_has_computed_verifies_the_result(
     wrap: Callable[..., Any], bench_case: Callable[..., Measurement]
@@ -205,15 +195,6 @@ def test_the_gradient_of_a_loss_is_taken_with_respect_to_the_arrays_of_a_model(
     assert m.failure is None
     assert isinstance(heard["outputs"], Net)
     assert heard["outputs"].attention.query_proj.weight.shape == (8, 8)
-
-
-@pytest.mark.slow
-def test_a_function_that_makes_a_model_is_measured(bench: Callable[..., Measurement]) -> None:
-    m = bench(lambda key: eqx.nn.MLP(4, 2, 4, 1, key=key, activation=lambda x: x), KEY)
-
-    assert m.failure is None
-    assert m.numerics is not None
-    assert m.numerics.agrees
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from jax_versions import tells_runs
 from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
-from benchax.measuring.sampling import calibrate
 from benchax.measuring.timers import TIMERS, embedding, loop, wall
 from benchax.measuring.timers.base import FED_BACK, FRESH_COPIES, Subject
 from benchax.model import Measurement, Samples
@@ -50,15 +49,6 @@ def test_a_sample_grows_with_its_iterations(timer, subject):
     short, long = zip(*[(prepared.sample(few), prepared.sample(20 * few)) for _ in range(9)], strict=True)
 
     assert 4 * median(short) < median(long) < 100 * median(short)
-
-
-@pytest.mark.serial
-def test_longer_work_takes_longer(timer, subject):
-    short = timer.prepare(subject(steps(300), jnp.ones(16)))
-    long = timer.prepare(subject(steps(15_000), jnp.ones(16)))
-
-    short_ns, long_ns = (median(prepared.sample(100) for _ in range(5)) for prepared in (short, long))
-    assert long_ns > 3 * short_ns
 
 
 GIVEN = {
@@ -165,12 +155,6 @@ def test_a_timer_with_a_program_of_its_own_shows_that_it_does_the_function_s_wor
     timed, alone = (OperationTally({name: pair[i] for name, *pair in found.operations}) for i in (0, 1))
     assert compare(timed, alone).is_same
     assert sum(alone.values()) >= 4096
-
-
-def test_the_other_timers_run_the_function_s_own_executable(timer, subject):
-    found = timer.prepare(subject(jnp.tanh, jnp.ones((64, 64)))).census
-
-    assert (found is None) == (timer.name not in ("in_graph", "loop"))
 
 
 @pytest.mark.parametrize("name", ["in_graph", "loop"])
@@ -358,18 +342,6 @@ def test_pipelined_refuses_outputs_that_cannot_be_queued(subject, monkeypatch):
 
     with pytest.raises(NotMeasured, match=r"8 queued calls would hold 32.0 KiB at once, more than 16.0 KiB"):
         pipelined.prepare(made)
-
-
-@pytest.mark.serial
-def test_calibration_makes_samples_of_about_the_asked_length(timer, subject):
-    prepared = timer.prepare(subject(steps(200), jnp.ones(16)))
-
-    asked_s = prepared.sample_time_s or 100e-6
-
-    n = calibrate(prepared, asked_s)
-
-    length_s = median(prepared.sample(n) for _ in range(9)) / 1e9
-    assert asked_s / 5 < length_s / prepared.length < 50 * asked_s
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,22 @@
 """Wrong results are noticed before anything is timed."""
 
+from __future__ import annotations
+
+import math
+from typing import Any
+
 import jax
 import jax.experimental
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from benchax.errors import NotMeasured
+from benchax.measuring.jaxprs import Rounding, trace_call
 from benchax.measuring.record import Notes
-from benchax.measuring.verification import verify
+from benchax.measuring.verification import RoundingSpread, _factor, _independent, evaluate_wide, judge, verify
+from benchax.numerics import compare_leaves
 
 
 def is_traced(x):
@@ -15,13 +24,6 @@ def is_traced(x):
 
 
 COMPILED = jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((4,), jnp.float32)).compile()
-
-
-def test_the_same_result_agrees(subject):
-    numerics = verify(subject(lambda x: jnp.sin(x @ x), "f32[16,16]"), "eager")
-
-    assert numerics.agrees
-    assert numerics.reference == "eager"
 
 
 def test_a_function_that_computes_something_else_when_compiled_disagrees_with_numbers(subject):
@@ -126,3 +128,128 @@ def test_where_a_call_has_effects_its_rounding_is_not_known(subject):
     with pytest.raises(NotMeasured, match="it cannot be evaluated in float64: io_callback runs only as it stands"):
         verify(subject(noted(1.0), jnp.arange(1.0, 5.0)), "float64")
     assert not verify(subject(noted(1.1), jnp.arange(1.0, 5.0)), "eager").agrees
+
+
+# ---- what rounding does ------------------------------------------------------------------------------------------
+
+BF16 = jnp.bfloat16
+
+
+def runs(subject: Any, fn: Any, *inputs: Any, **how: Any) -> np.ndarray:
+    call = trace_call(subject(fn, *inputs))
+    return np.asarray([np.asarray(Rounding(seed, **how).run(call)[0], np.float64) for seed in range(8)])
+
+
+def test_what_is_exact_in_a_narrow_type_is_not_rounded(subject: Any) -> None:
+    found = runs(subject, lambda x: x * 2, jnp.arange(1, 9).astype(BF16))
+
+    assert (found == 2 * np.arange(1, 9)).all()
+
+
+def test_narrow_results_are_rounded_to_a_neighbour_in_proportion(subject: Any) -> None:
+    found = runs(subject, lambda x: x * jnp.asarray(1 + 2**-7, BF16), jnp.full(4000, 1.125, BF16))
+
+    assert set(np.unique(found)) == {145 / 128, 146 / 128}
+    assert found.mean() == pytest.approx(1.125 * (1 + 2**-7), abs=2e-4)
+
+
+def test_sums_that_cancel_are_off_by_what_was_summed(subject: Any) -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(0, 1e4, 1000), jnp.float32)
+
+    found = runs(subject, lambda x: jnp.sum(x) - jnp.sum(x[::-1]), x)
+
+    assert 1e-4 < found.std() < 10
+
+
+@pytest.mark.slow
+def test_signs_of_eigenvectors_are_free_and_a_product_that_needs_none_is_not(subject: Any) -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 6)), jnp.float32)
+
+    vectors = runs(subject, lambda x: jnp.linalg.svd(x)[0], x, free_signs=True)
+    whole = runs(subject, lambda x: jnp.linalg.pinv(x), x, free_signs=True)
+
+    assert vectors.std(0).max() > 0.1
+    assert whole.std(0).max() < 1e-3 * np.abs(whole).max()
+
+
+def test_noise_in_a_loop_differs_from_iteration_to_iteration(subject: Any) -> None:
+    """The same error in each of 1000 steps would be 1000 errors in the end, not 30."""
+
+    def walk(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 1000, lambda i, y: y * 1.0001, x)
+
+    found = runs(subject, walk, jnp.ones(50))
+
+    ulps = found.std(0).max() / found.mean() / np.finfo(np.float32).eps
+    assert 10 < ulps < 400
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_one_number_may_be_off_as_far_as_student_allows_once_in_100_000_times(count: int) -> None:
+    """With 4 runs of a scalar the factor was 22 instead of 68."""
+    factor = _factor([np.asarray([float(i)]) for i in range(count)])
+
+    t = factor / math.sqrt(1 + 1 / count)
+    assert 2 * student.sf(t, count - 1) == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_many_numbers_may_be_off_as_far_as_drawn_ones_are() -> None:
+    rng = np.random.default_rng(0)
+    runs = list(rng.normal(size=(8, 10_000)))
+    m = _independent(runs)
+    drawn = (rng.chisquare(m, 1_000_000) / m) / (rng.chisquare(7 * m, 1_000_000) / (7 * m))
+
+    assert _factor(runs) ** 2 / (1 + 1 / 8) == pytest.approx(np.quantile(drawn, 1 - 1e-5), rel=0.02)
+
+
+def test_a_number_that_four_runs_explain_agrees() -> None:
+    reference = np.asarray(1.0)
+    runs = [np.asarray(1 + step * 1e-5) for step in (-1, -0.4, 0.3, 1.1)]
+    (leaf,) = compare_leaves(np.asarray(1 + 40e-5), reference, against="eager", allowed=lambda dtype: 1e-9)
+
+    assert judge(leaf, RoundingSpread(runs)).state == "agrees"
+    (wrong,) = compare_leaves(np.asarray(1 + 120e-5), reference, against="eager", allowed=lambda dtype: 1e-9)
+    assert judge(wrong, RoundingSpread(runs)).state == "differs"
+
+
+def test_independent_elements_are_counted_and_a_common_factor_is_one() -> None:
+    rng = np.random.default_rng(0)
+    apart = [rng.normal(size=1000) for _ in range(8)]
+    together = [rng.normal() * np.ones(1000) for _ in range(8)]
+
+    assert _independent(apart) > 100
+    assert _independent(together) == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_double_precision_draws_the_same_bits_and_keeps_integers(subject: Any) -> None:
+    def drawn(key: Any, n: Any) -> Any:
+        return jax.random.normal(key, (100,)), jax.random.bits(key, (4,)), n * n, jax.random.split(key)
+
+    key, n = jax.random.key(5), jnp.arange(60000, 60004, dtype=jnp.int32)
+
+    normal, bits, squares, keys = evaluate_wide(trace_call(subject(drawn, key, n)))
+
+    assert (normal.dtype, squares.dtype, bits.dtype) == (np.float64, np.int32, np.uint32)
+    np.testing.assert_allclose(normal, jax.random.normal(key, (100,)), rtol=2e-5, atol=1e-6)
+    np.testing.assert_array_equal(bits, jax.random.bits(key, (4,)))
+    np.testing.assert_array_equal(squares, n * n)
+    assert (jax.random.key_data(keys) == jax.random.key_data(jax.random.split(key))).all()
+    assert jnp.asarray(1.5).dtype == np.float32
+
+
+def test_double_precision_goes_through_casts_loops_and_branches(subject: Any) -> None:
+    def function(x: Any) -> Any:
+        y = x.astype(BF16).astype(jnp.float32)
+        y = jax.lax.cond(y[0] > 0, lambda y: y * jnp.float32(1 / 3), lambda y: y, y)
+        total, _ = jax.lax.scan(lambda t, row: (t + row, None), jnp.float32(0), y)
+        return jax.lax.while_loop(lambda t: t < 100, lambda t: t * jnp.float32(1.5), total)
+
+    x = jnp.asarray([0.1, 0.7, 2.3], jnp.float32)
+
+    found = evaluate_wide(trace_call(subject(function, x)))
+
+    expected = np.float64(np.asarray(x, np.float64) * np.float64(np.float32(1 / 3))).sum()
+    while expected < 100:
+        expected *= 1.5
+    assert found == pytest.approx(expected, rel=1e-14)

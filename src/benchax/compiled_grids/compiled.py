@@ -42,8 +42,8 @@ from benchax.keywords import guard_keywords
 from benchax.machine import noise
 from benchax.measuring.program import refuse_result
 from benchax.measuring.state import Values, carried, changed_names, is_stateful, take_apart
-from benchax.measuring.timers.in_graph import SPAN_S
 from benchax.measuring.timers.embedding import explain
+from benchax.measuring.timers.in_graph import SPAN_S
 from benchax.program import census, hlo
 from benchax.program.hlo import Module
 from benchax.program.index import index

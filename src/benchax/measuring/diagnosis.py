@@ -214,14 +214,19 @@ def explain(error: BaseException) -> TracerError | None:
     use = _use(error)
     if use is None:
         return None
-    found = _failing_expression(error)
-    text, node, frame = found or ("", None, None)
+    text, node, frame = _failing_expression(error) or ("", None, None)
     text = " ".join(text.split())
     named = _ARGUMENT.search(str(error))
     argument = f"the argument {named[1]}" if named else _size_name(node, frame) or "the argument"
     unknown = f"The value of {argument} is not known while tracing"
     if use in ("value", "library") and (names := _counterpart(node, frame)):
-        return TracerError("library", argument, text, f"{unknown}. {_library_advice(*names, argument)}")
+        theirs, ours = names
+        advice = (
+            f"{unknown}. {theirs} needs values and computes at once. Use {ours}, which JAX can trace. If {argument} is "
+            f"a setting, declare it static (static_argnames=...). To call {theirs} from a compiled program, use "
+            "jax.pure_callback. If the function contains no jit, you can measure it as it is: --no-jit (jit=False)."
+        )
+        return TracerError("library", argument, text, advice)
     if use == "selection":
         advice = f"How many elements are selected is not known while tracing. {SELECTION_REMEDIES}"
         return TracerError(use, argument, text, advice)
@@ -249,22 +254,13 @@ def _use(error: BaseException) -> TracedUse | None:
     return "library" if isinstance(error, jax.errors.TracerArrayConversionError) else "value"
 
 
-def _library_advice(theirs: str, ours: str, argument: str) -> str:
-    return (
-        f"{theirs} needs values and computes at once. Use {ours}, which JAX can trace. If {argument} is a setting, "
-        f"declare it static (static_argnames=...). To call {theirs} from a compiled program, use jax.pure_callback. If "
-        "the function contains no jit, you can measure it as it is: --no-jit (jit=False)."
-    )
-
-
 # ---- the user's own line ------------------------------------------------------------------------------------------
 
 
 def _failing_expression(error: BaseException) -> tuple[str, ast.expr, FrameType] | None:
     """(text, syntax tree, frame) of the expression that was evaluated in the innermost frame of the user's own code."""
-    summaries = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    own = [pair for pair in zip(summaries, frames, strict=True) if not is_library(pair[0].filename)]
+    pairs = zip(traceback.extract_tb(error.__traceback__), traceback.walk_tb(error.__traceback__), strict=True)
+    own = [(summary, frame) for summary, (frame, _) in pairs if not is_library(summary.filename)]
     if not own:
         return None
     text = _text_of(own[-1][0])

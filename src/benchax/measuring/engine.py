@@ -276,16 +276,33 @@ def _run(
     """Calls it, as far as was asked for; returns the subject with its outputs, where it was called."""
     if options.stages == "build":
         return subject
-    if options.stages == "all":
+    is_whole = options.stages == "all"
+    # On CPU, the first run of an eager function is also the call before a reading of memory: it is called as seldom as
+    # possible.
+    is_eager = subject.program.kind == "eager" and jax.default_backend() == "cpu"
+    is_observed = is_eager and options.memory and not is_whole
+    with ExitStack() as stack:
+        if is_observed:
+            with record.or_absent("memory.eager_rise_bytes"):
+                stack.enter_context(memory.mapping_every_block())
         subject = _called(record, case, prepared, subject, sampler)
+        if is_observed:
+            observe_next_call(record, subject)
+    if not is_observed and not is_whole:
+        observe_memory(record, subject, options)
+    if options.stages == "first_run":
+        return subject
+    if is_whole:
         record.enter("transfer")
         with record.or_absent("stages.transfer_in"):
             record.stages = replace(record.stages, transfer_in=transfer_in(subject.inputs))
         with record.or_absent("stages.transfer_out"):
             record.stages = replace(record.stages, transfer_out=transfer_out(subject.call))
-        sampler.warm_up(record, subject)
+    sampler.warm_up(record, subject)
+    if is_whole:
         _dispatch(record, subject, prepared)
-        sampler.sample(record, subject)
+    sampler.sample(record, subject)
+    if is_whole:
         _drop_disturbed_floor(record, subject)
         if record.devices is not None:
             record.enter("devices")
@@ -293,11 +310,6 @@ def _run(
                 record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
         # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
-        return subject
-    subject = _called_and_observed(record, case, prepared, subject, options, sampler)
-    if options.stages == "samples":
-        sampler.warm_up(record, subject)
-        sampler.sample(record, subject)
     return subject
 
 
@@ -330,28 +342,6 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     _tell(case, "outputs", reveal(subject.returned))
     sampler.check(record, subject)
     return subject
-
-
-def _called_and_observed(
-    record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: CaseSampler
-) -> Subject:
-    """First run, verification and memory with as few calls as possible.
-
-    On CPU, the first run of an eager function is also the call before a reading of memory.
-    """
-    if subject.program.kind != "eager" or not options.memory or jax.default_backend() != "cpu":
-        subject = _called(record, case, prepared, subject, sampler)
-        observe_memory(record, subject, options)
-        return subject
-    with ExitStack() as stack:
-        with record.or_absent("memory.eager_rise_bytes"):
-            stack.enter_context(memory.mapping_every_block())
-        subject = _called(record, case, prepared, subject, sampler)
-        if record.stages.first_run_s is not None:
-            record.stages = replace(record.stages, first_run_s=None)
-            record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
-        observe_next_call(record, subject)
-        return subject
 
 
 def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:

@@ -123,13 +123,12 @@ def with_dtypes(params: Mapping[str, Any], dtype: Callable[[Any], Any]) -> dict[
 
     A precision that was asked for belongs to the type that was asked for, and is left out.
     """
-    found = {name: dtype(np.dtype(value)) if _is_float_type(value) else value for name, value in params.items()}
+    is_type = {
+        name: isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic))
+        for name, value in params.items()
+    }
+    found = {n: dtype(np.dtype(v)) if is_type[n] and is_inexact(v) else v for n, v in params.items()}
     return found | ({"precision": None} if "precision" in found else {})
-
-
-def _is_float_type(value: Any) -> bool:
-    is_type = isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic))
-    return is_type and is_inexact(value)
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -177,8 +176,8 @@ FACTORISATIONS = _names(
     "eigh eig svd cholesky lu geqrf geqp3 qr ormqr householder_product triangular_solve schur hessenberg tridiagonal "
     "tridiagonal_solve cholesky_update"
 )
-NORMWISE = _names("fft")
-TERMWISE = _names("dot_general conv_general_dilated reduce_window_sum scatter-add")
+NORMWISE = ("fft",)
+TERMWISE = ("dot_general", "conv_general_dilated", "reduce_window_sum", "scatter-add")
 
 
 @dataclass
@@ -215,8 +214,9 @@ class Rounding:
             free = _FREE.get(name) if self.free_signs else None
             return free(results, self._salt()) if free else results
         declared = [v.aval.dtype for v in equation.outvars]
-        if any(map(is_narrow, declared)) and not _runs_programs(equation):
-            wide = [_to_single(value) for value in operands]
+        runs_programs = any(hasattr(value, "eqns") or hasattr(value, "jaxpr") for value in equation.params.values())
+        if any(map(is_narrow, declared)) and not runs_programs:
+            wide = [v.astype(np.float32) if is_narrow(getattr(v, "dtype", np.int32)) else v for v in operands]
             results = self._noisy(equation, wide, with_dtypes(equation.params, _single), 0.0)
             return [self._rounded(r, d) if is_narrow(d) else r for r, d in zip(results, declared, strict=True)]
         return self._noisy(equation, operands, equation.params, NOISE_ULPS)
@@ -260,17 +260,8 @@ def _single(dtype: Any) -> Any:
     return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 
-def _to_single(value: Any) -> Any:
-    dtype = getattr(value, "dtype", np.int32)
-    return value.astype(np.float32) if is_narrow(dtype) else value
-
-
 def _eps(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps)
-
-
-def _runs_programs(equation: Any) -> bool:
-    return any(hasattr(value, "eqns") or hasattr(value, "jaxpr") for value in equation.params.values())
 
 
 def _is_exact_conversion(equation: Any) -> bool:
@@ -302,7 +293,11 @@ def _terms(equation: Any) -> float:
 def _of_sum(x: Any, params: Any, result: Any) -> Any:
     axes = params["axes"]
     rows = jnp.moveaxis(x, axes, tuple(range(x.ndim - len(axes), x.ndim))).reshape(*result.shape, -1)
-    return _root_of_squares(jnp.cumsum(rows, -1)) if rows.shape[-1] else jnp.abs(result)
+    if not rows.shape[-1]:
+        return jnp.abs(result)
+    sums = jnp.abs(jnp.cumsum(rows, -1))
+    largest = sums.max(-1, keepdims=True)  # squares of what is far from 1 would overflow
+    return jnp.sqrt(((sums / jnp.where(largest > 0, largest, 1)) ** 2).sum(-1)) * largest[..., 0]
 
 
 def _of_cumulative_sum(x: Any, params: Any, result: Any) -> Any:
@@ -310,12 +305,6 @@ def _of_cumulative_sum(x: Any, params: Any, result: Any) -> Any:
     squares = jnp.abs(result) ** 2
     total = jnp.flip(jnp.cumsum(jnp.flip(squares, axis), axis), axis) if reverse else jnp.cumsum(squares, axis)
     return jnp.sqrt(total)
-
-
-def _root_of_squares(x: Any) -> Any:
-    largest = jnp.abs(x).max(-1, keepdims=True)  # squares of what is far from 1 would overflow
-    scaled = jnp.abs(x) / jnp.where(largest > 0, largest, 1)
-    return jnp.sqrt((scaled**2).sum(-1)) * largest[..., 0]
 
 
 def _of_product(x: Any, params: Any, result: Any) -> Any:

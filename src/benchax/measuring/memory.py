@@ -345,6 +345,9 @@ def observe_next_call(record: Record, subject: Subject) -> None:
     """Observes the rise of an eager function by one call, or two if they are short. Before it, one call runs while
     every block is mapped."""
     record.enter("memory")
+    if record.stages.first_run_s is not None:
+        record.stages = replace(record.stages, first_run_s=None)
+        record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
     if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
         return
     with record.or_absent("memory.eager_rise_bytes"):

@@ -131,11 +131,6 @@ def decide(readings: Sequence[float], spent_s: float, options: Options) -> Stop 
     return "precise" if width is not None and width <= (options.relative_width or PRECISE) else None
 
 
-def next_look(n: int) -> int:
-    """After how many samples to look again."""
-    return max(n + 1, math.ceil(n * LOOK_GROWTH))
-
-
 def calibrate(prepared: PreparedTimer, sample_time_s: float, call_s: float = 0.0) -> int:
     """Calls per sample so that a sample lasts about `sample_time_s` times the timer's own length.
 
@@ -209,7 +204,8 @@ def collect(
                 _take(prepared.sample, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
-                stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
+                stop = decide(readings, spent_s, options)
+                look = min(max(len(readings) + 1, math.ceil(len(readings) * LOOK_GROWTH)), options.max_samples)
                 progress(min(1.0, spent_s / options.max_time_s))
             # Before the least time is over a look decides nothing.
             until = look if spent_s >= options.min_time_s else options.max_samples

@@ -142,8 +142,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
     found: list[ProgramRun] = []
     for attempt in range(ATTEMPTS):
         # The end of the last call is not always recorded, so that from the second attempt on there is one more.
-        extra = 1 if attempt else 0
-        runs = _recorded_calls(subject, cold + calls - len(found) + extra)[cold:]
+        runs = _recorded_calls(subject, cold + calls - len(found) + bool(attempt))[cold:]
         found += [run for run in runs if run.is_whole]
         if len(found) >= calls:
             return found[:calls]
@@ -152,7 +151,11 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
 
 def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
     # Before the recording begins, in which copies of inputs would show as runs of programs.
-    prepared = _prepared_calls(subject, calls)
+    if feedback := subject.feedback:
+        feeds = [feedback.start() for _ in range(-(-calls // feedback.most_calls))]
+        prepared = [feeds[i // feedback.most_calls] for i in range(calls)]
+    else:
+        prepared = subject.row(calls)
 
     def work() -> None:
         for call in prepared:
@@ -168,14 +171,6 @@ def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
             "or not all was recorded"
         )
     return [_together(runs[i * each : (i + 1) * each]) for i in range(calls)]
-
-
-def _prepared_calls(subject: Subject, count: int) -> list[Callable[[], Any]]:
-    feedback = subject.feedback
-    if not feedback:
-        return subject.row(count)
-    feeds = [feedback.start() for _ in range(-(-count // feedback.most_calls))]
-    return [feeds[i // feedback.most_calls] for i in range(count)]
 
 
 def _runs(work: Callable[[], None]) -> list[ProgramRun]:
