@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
+from comparisons_by_hand import compared
 from labs_by_hand import ScriptedLab
+from measurement_strategies import measured
 
 import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.experiment import run_experiment
+from benchax.experiments.experiment import describe_break_evens, describe_program, describe_programs, run_experiment
 from benchax.experiments.variant import Variant
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.sweeps import LOOKS
+from benchax.model import CaseId, Samples, Stages
 from benchax.results.experiment import Curve, Experiment, Point
 
 
@@ -247,3 +254,122 @@ def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pay
     assert "check of eager" in [event.item for event in told]
     assert any(event.item.startswith("process 1: 1 of 1") for event in told)
     assert "many" in str(found)
+
+
+# ---- ablation --------------------------------------------------------------------------------------------------------
+
+
+OPTIMIZER = optax.adam(1e-3)
+
+
+def random(*shape: int) -> Any:
+    return jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
+
+
+@jax.jit
+def train_step(params: Any, state: Any, batch: Any) -> Any:
+    """As the guide's: a batch of x and y, a model that is mapped over it, an optimizer."""
+
+    def loss_fn(params: Any) -> Any:
+        return jnp.mean((jax.vmap(params)(batch["x"]) - batch["y"]) ** 2)
+
+    loss, grads = eqx.filter_value_and_grad(loss_fn)(params)
+    updates, state = OPTIMIZER.update(grads, state)
+    return eqx.apply_updates(params, updates), state, loss
+
+
+@pytest.fixture(scope="module")
+def found(optimized: None) -> Any:
+    # A model of equinox holds functions, which are no data: its arrays are the parameters.
+    model = eqx.nn.MLP(16, 4, 64, 2, activation=jax.nn.relu, key=jax.random.key(0))
+    arrays, static = eqx.partition(model, eqx.is_array)
+
+    def step(arrays: Any, state: Any, batch: Any) -> Any:
+        model, state, loss = train_step.__wrapped__(eqx.combine(arrays, static), state, batch)
+        return eqx.filter(model, eqx.is_array), state, loss
+
+    case = make_case(jax.jit(step), (arrays, OPTIMIZER.init(arrays), {"x": random(32, 16), "y": random(32, 4)}))
+    lab = ScriptedLab({"all": 0.5, "donate": 1.25, "mixed-bf16": 1.25, "remat": 0.8}, usual=0.8)
+    given = {"remat": "nothing_saveable,segments=2", "donate": "arrays,state"}
+    found = run_experiment(case, ["mixed-bf16", "remat", "donate"], lab, given, ablation=True)
+    # jaxlib 0.10.2 on processors of Intel with products of bf16 of their own: "Unsupported element type for DotThunk".
+    if "UNIMPLEMENTED" in found.row("mixed-bf16").reason:
+        pytest.skip("XLA has no product of BF16 x BF16 = F32 for this processor")
+    return found
+
+
+@pytest.mark.slow
+def test_each_variant_has_right_results_and_its_contribution(found: Any) -> None:
+    rows = {row.name: row.status for row in found.rows}
+
+    names = ["mixed-bf16", "donate", "remat:none", "remat:nothing_saveable", "remat:segments=2", "all"]
+    assert rows == dict.fromkeys(names, "ok")
+    assert found.rows[-1].title == "mixed-bf16 + remat + donate"
+    assert [one.name for one in found.ablation] == ["mixed-bf16", "remat", "donate"]
+    assert all(one.comparison is not None for one in found.ablation)
+    assert dict(found.row("donate").facts)["donated"].startswith("arrays, state")
+
+
+# ---- eager calls -----------------------------------------------------------------------------------------------------
+
+
+def broken(x: Any) -> Any:
+    raise ValueError("it is broken")
+
+
+@pytest.mark.parametrize(
+    ("fn", "specs", "start", "end"),
+    [
+        (
+            nn.selu,
+            ("i32[1000]",),
+            "An eager call starts ",
+            "the compiled program has 1 fusion. It takes i32[1000] and gives f32[1000].",
+        ),
+        (
+            lambda a, b, c, d: jax.lax.sort(a),
+            ("f32[64,64]",) * 4,
+            "An eager call starts 1 operation one by one; the compiled program has no fusion. ",
+            "It takes f32[64,64], f32[64,64], f32[64,64] and 1 more and gives f32[64,64].",
+        ),
+        (broken, ("f32[8]",), "Its operations and fusions are not known, because ", ""),
+    ],
+)
+def test_operations_fusions_and_types_are_told(fn: Any, specs: Any, start: str, end: str) -> None:
+    text = describe_program(make_case(fn, specs))
+
+    assert text.startswith(start)
+    assert text.endswith(end)
+
+
+def test_of_several_functions_each_is_named() -> None:
+    cases = [make_case(fn, ("f32[8]",), name=name) for name, fn in (("relu", jax.nn.relu), ("sin", jnp.sin))]
+
+    assert [text.partition(": ")[0] for text in describe_programs(cases)] == ["relu", "sin"]
+
+
+def test_with_several_functions_each_sentence_names_its_case() -> None:
+    """Brackets included, which a renderer might take for markup."""
+    samples = (Samples("wall", 1, (2.0,) * 6),), (Samples("wall", 1, (1.0,) * 6),)
+    stages = Stages(lower_s=1.0, compile_s=1.0)
+    rows = []
+    for n in (4, 8):
+        eager = replace(measured("f", n=n), samples=samples[0])
+        rows.append(replace(eager, case=replace(eager.case, variant="eager")))
+        rows.append(replace(eager, samples=samples[1], stages=stages))
+
+    jitted = [row.case for row in rows if row.case.variant != "eager"]
+    slow = compared(0, None, why="timeout in rounds: it took too long")
+    sentences = describe_break_evens(rows, dict(zip(jitted, [compared(0, 0.5), slow], strict=True)))
+
+    assert [sentence.partition(": ")[0] for sentence in sentences] == ["f[n=4]", "f[n=8]"]
+    assert sentences[0].partition(": ")[2].startswith("Compiling (2.00 s) pays from 400,000 calls on ")
+    assert sentences[1].partition(": ")[2] == (
+        "Whether compiling (2.00 s) pays was not measured, because timeout in rounds: it took too long"
+    )
+
+
+def test_without_a_pair_there_is_no_sentence() -> None:
+    alone = replace(measured("f"), case=CaseId("f", (), "eager"))
+
+    assert describe_break_evens([alone, measured("g")], {}) == []

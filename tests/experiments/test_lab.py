@@ -1,7 +1,8 @@
-"""The lab that measures in worker processes: one limit of time for all that it is asked."""
+"""The lab that measures in worker processes, and what a side is compared with."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.comparing.sequential import Effort
@@ -17,7 +21,18 @@ from benchax.errors import NotMeasured
 from benchax.experiments import lab
 from benchax.experiments import lab as lab_module
 from benchax.experiments.functions import converted
-from benchax.experiments.lab import LEAST_LEFT_S, Condition, Pair, WorkerLab, pair_processes, time_pairs
+from benchax.experiments.lab import (
+    LEAST_LEFT_S,
+    Condition,
+    Pair,
+    StudySide,
+    WorkerLab,
+    look_at_all,
+    measure_errors,
+    pair_processes,
+    time_pairs,
+    to_host,
+)
 from benchax.options import DEFAULTS, resolve
 from benchax.paired_runs.partners import Service, start_partners
 from benchax.progress import ProgressEvent
@@ -127,3 +142,117 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
     assert flag not in one.flags.get("XLA_FLAGS", "")
     assert len(outputs[0]) == 16
     assert outputs[0] == outputs[1]
+
+
+# ---- study -----------------------------------------------------------------------------------------------------------
+
+KEY = jax.random.key(0)
+
+
+def noisy(x: Any) -> Any:
+    return x + jax.random.normal(KEY, x.shape, x.dtype)
+
+
+def looked_at(*sides: StudySide) -> Any:
+    return look_at_all((sides, 0, ""), lambda text: None)
+
+
+def test_of_random_numbers_that_float64_has_others_of_the_baseline_is_the_reference() -> None:
+    case = make_case(noisy, (jnp.ones(100),))
+    same = make_case(lambda x: noisy(x) + 1e-3, (jnp.ones(100),))
+
+    found = looked_at(StudySide("as it is", case), StudySide("same", same))
+
+    (absent,) = [one for one in found.seen["as it is"].absent if one.what == "errors"]
+    assert absent.why == "in float64 it draws other random numbers"
+    assert found.seen["same"].errors.reference == "baseline"
+    assert found.seen["same"].errors.max_rel < 0.01
+
+
+def test_a_side_that_draws_other_numbers_is_compared_with_nothing() -> None:
+    case = make_case(noisy, (jnp.ones(100),))
+    half = make_case(lambda x: noisy(x.astype(jnp.bfloat16)).astype(x.dtype), (jnp.ones(100),))
+
+    found = looked_at(StudySide("as it is", case), StudySide("half", half))
+
+    (absent,) = [one for one in found.seen["half"].absent if one.what == "errors"]
+    assert absent.why == "it draws other random numbers than what it would be compared with"
+
+
+def test_a_side_that_draws_other_numbers_leaves_the_others_their_reference() -> None:
+    def draw(x: Any, dtype: Any) -> Any:
+        return x + jax.random.normal(KEY, x.shape, dtype).astype(x.dtype)
+
+    case, half = (make_case(lambda x, t=t: draw(x, t), (jnp.ones(100),)) for t in (jnp.float32, jnp.bfloat16))
+
+    found = looked_at(StudySide("as it is", case), StudySide("half", half), StudySide("same", case))
+
+    assert found.seen["half"].errors is None
+    assert found.seen["same"].errors.reference == "float64"
+
+
+def test_what_draws_nothing_is_compared_with_a_run_in_float64() -> None:
+    found = looked_at(StudySide("as it is", make_case(jnp.sin, (jnp.ones(100),))))
+
+    assert found.seen["as it is"].errors.reference == "float64"
+
+
+# ---- Errors of outputs against a reference: what is counted, and that no number is made up ----
+
+
+ANY_FLOAT = st.floats(width=32)
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "max_rel", "median_rel", "overflows", "nans"),
+    [
+        ([100.0, 1.5, 2.0], [100.0, 1.0, 2.0], 0.005, 0.0, 0, 0),  # by the largest value, and by each value
+        ([1.0, 1.1, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0], 0.5, 0.05, 0, 0),  # a median of elements that are not zero
+        ([INF, NAN, 3.0], [1e9, 2.0, 3.0], 0.0, 0.0, 1, 1),
+        ([INF, 3.0], [INF, 3.0], 0.0, 0.0, 0, 0),  # an infinity that the reference has too
+        ([NAN], [1.0], None, None, 0, 1),
+        ([0.0, 1e-3], [0.0, 0.0], 1.0, None, 0, 0),  # of a reference of zeros all of the output is error
+    ],
+)
+def test_errors_are_relative_and_what_is_not_finite_is_counted(
+    ours, theirs, max_rel, median_rel, overflows, nans
+) -> None:
+    found = measure_errors(jnp.array(ours), [np.array(theirs)], "float64")
+
+    for value, expected in ((found.max_rel, max_rel), (found.median_rel, median_rel)):
+        assert value == (None if expected is None else pytest.approx(expected, rel=1e-5))
+    assert (found.overflows, found.nans) == (overflows, nans)
+
+
+def test_functions_among_outputs_are_no_numbers() -> None:
+    outputs = {"activation": jax.nn.relu, "weights": jnp.ones(3)}
+
+    assert measure_errors(outputs, to_host(outputs), "baseline").max_rel == 0.0
+
+
+def test_the_worst_leaf_is_named_and_one_that_is_not_finite_is_worse_than_all() -> None:
+    ours = {"a": jnp.array([1.0]), "b": jnp.array([2.0])}
+
+    assert measure_errors(ours, [np.array([1.0]), np.array([4.0])], "float64").worst == "['b']"
+    with_nan = ours | {"a": jnp.array([jnp.nan])}
+    assert measure_errors(with_nan, [np.array([1.0]), np.array([4.0])], "float64").worst == "['a']"
+
+
+@pytest.mark.parametrize(("outputs", "reference"), [(jnp.ones(3), [np.ones(2)]), ((), [])])
+def test_what_cannot_be_compared_says_why(outputs, reference) -> None:
+    with pytest.raises(NotMeasured):
+        measure_errors(outputs, reference, "float64")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ANY_FLOAT, ANY_FLOAT), min_size=1, max_size=20))
+def test_no_input_gives_a_number_that_is_none(pairs) -> None:
+    ours, theirs = (np.array(column, np.float32) for column in zip(*pairs, strict=True))
+
+    found = measure_errors(jnp.asarray(ours), [theirs.astype(np.float64)], "float64")
+
+    for value in (found.max_rel, found.median_rel):
+        assert value is None or (math.isfinite(value) and value >= 0)

@@ -161,35 +161,40 @@ def test_what_reduce_and_map_call_is_a_loop_too(fn: Any, call: str) -> None:
         assert finding.where == (__file__, line_of(fn, f"{call}("))
 
 
-def test_a_short_loop_of_a_function_that_is_called_often_is_fine() -> None:
-    def twice_four(x: Any) -> Any:
-        def four(y: Any) -> Any:
-            for _ in range(4):
-                y = layer(layer(layer(y)))
-            return y
+def twice_four(x: Any) -> Any:
+    def four(y: Any) -> Any:
+        for _ in range(4):
+            y = layer(layer(layer(y)))
+        return y
 
-        return four(x) + four(x * 2)
-
-    assert asked(twice_four, X)[0] == []
+    return four(x) + four(x * 2)
 
 
-def test_a_fori_loop_is_fine() -> None:
-    findings, answer = asked(lambda x: jax.lax.fori_loop(0, 30, lambda i, y: (y * 2) * 2 + layer(y), x), X)
+def straight(x: Any) -> Any:
+    x = layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))
+    return layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))
+
+
+def few(x: Any) -> Any:
+    for _ in range(3):
+        x = layer(x)
+    return x
+
+
+FINE = {
+    "a short loop of a function that is called often": twice_four,
+    "a fori_loop": lambda x: jax.lax.fori_loop(0, 30, lambda i, y: (y * 2) * 2 + layer(y), x),
+    "a short loop": few,
+    "shapes that differ from turn to turn": growing,
+    "lines that repeat without a loop": straight,
+}
+
+
+@pytest.mark.parametrize("fn", FINE.values(), ids=FINE)
+def test_what_is_no_long_loop_or_cannot_be_rolled_up_is_fine(fn: Any) -> None:
+    findings, answer = asked(fn, X)
 
     assert (findings, answer.outcome) == ([], "fine")
-
-
-def test_a_short_loop_is_fine() -> None:
-    def few(x: Any) -> Any:
-        for _ in range(3):
-            x = layer(x)
-        return x
-
-    assert asked(few, X)[0] == []
-
-
-def test_turns_of_different_shapes_cannot_be_rolled_up() -> None:
-    assert asked(growing, X)[0] == []
 
 
 def test_turns_of_different_shapes_of_which_a_small_part_is_alike_cannot_be_rolled_up() -> None:
@@ -221,14 +226,6 @@ def test_the_first_turn_may_have_no_batch_yet() -> None:
     (finding,), _ = asked(mapped, jnp.ones((5, 20, 4)))
 
     assert finding.title == "the for loop is unrolled 20 times"
-
-
-def test_lines_that_repeat_without_a_loop_are_none() -> None:
-    def straight(x: Any) -> Any:
-        x = layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))
-        return layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))
-
-    assert asked(straight, X)[0] == []
 
 
 def test_turns_are_counted_also_where_one_line_does_the_same_twice() -> None:
@@ -336,26 +333,23 @@ def test_a_loop_for_vmap_is_told_once() -> None:
     assert asked_of_rows(by_index, X_OF_ROWS, rule=unrolled_loop)[0] == []
 
 
-def test_turns_with_layers_of_their_own_are_fine() -> None:
-    layers = [jnp.full((4, 4), float(i)) for i in range(12)]
-
-    def experts(x: Any, layers: Any) -> Any:
-        return sum(jnp.sin(row @ w) for row, w in zip(x, layers, strict=True))
-
-    assert asked_of_rows(experts, X_OF_ROWS, layers)[0] == []
+def experts(x: Any, layers: Any) -> Any:
+    return sum(jnp.sin(row @ w) for row, w in zip(x, layers, strict=True))
 
 
-def test_a_few_rows_of_many_are_fine() -> None:
-    def some(x: Any) -> Any:
-        return sum(body(x[i]) for i in range(5))
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (experts, (X_OF_ROWS, [jnp.full((4, 4), float(i)) for i in range(12)])),
+        (lambda x: sum(body(x[i]) for i in range(5)), (jnp.ones((100, 4)),)),
+        (jax.vmap(body), (X_OF_ROWS,)),
+    ],
+    ids=["layers of their own", "a few rows of many", "mapped already"],
+)
+def test_what_is_no_loop_over_all_rows_alike_is_fine(fn: Any, args: Any) -> None:
+    findings, answer = asked_of_rows(fn, *args)
 
-    assert asked_of_rows(some, jnp.ones((100, 4)))[0] == []
-
-
-def test_what_is_mapped_already_is_fine() -> None:
-    import jax
-
-    assert asked_of_rows(jax.vmap(body), X_OF_ROWS)[1].outcome == "fine"
+    assert (findings, answer.outcome) == ([], "fine")
 
 
 def recursion(x: Any) -> Any:

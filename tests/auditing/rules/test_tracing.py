@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from time import perf_counter as read_clock
@@ -228,22 +229,21 @@ def test_a_value_of_an_earlier_trace_that_is_used_is_found() -> None:
     assert finding.title == "uses a value of a trace that is over"
 
 
-def test_a_number_kept_in_a_global_is_no_leak() -> None:
-    def notes(x: Any) -> Any:
-        numbers.append(x.shape)
-        return x * 2
+def notes(x: Any) -> Any:
+    numbers.append(x.shape)
+    return x * 2
 
-    findings, answer = asked_of_leak(jax.jit(notes))
+
+def nested(x: Any) -> Any:
+    loss = jax.checkpoint(lambda y: jax.lax.scan(lambda c, r: (c + r, r), y[0], y)[0].sum())
+    return jax.vmap(jnp.sin)(jax.grad(loss)(x))
+
+
+@pytest.mark.parametrize("fn", [jax.jit(notes), nested])
+def test_a_number_in_a_global_and_inner_transformations_are_no_leak(fn: Any) -> None:
+    findings, answer = asked_of_leak(fn)
 
     assert (findings, answer.outcome, answer.why) == ([], "fine", "")
-
-
-def test_inner_transformations_are_no_leak() -> None:
-    def nested(x: Any) -> Any:
-        loss = jax.checkpoint(lambda y: jax.lax.scan(lambda c, r: (c + r, r), y[0], y)[0].sum())
-        return jax.vmap(jnp.sin)(jax.grad(loss)(x))
-
-    assert asked_of_leak(nested)[1].outcome == "fine"
 
 
 def test_what_jax_itself_keeps_of_callbacks_in_differentiated_loops_is_no_leak() -> None:
@@ -327,38 +327,28 @@ def remembers(x: Any) -> Any:
     return x * memo["n"]
 
 
-def test_a_list_that_grows_is_named_with_its_line() -> None:
-    (finding,), _ = asked_of_impure(jax.jit(appends))
+def of_a_closure(seen: list[int]) -> Any:
+    return lambda x: (seen.append(1), x + 1)[1]
 
-    assert finding.title == "changes 'log' while it is traced, and not when it runs compiled"
-    assert finding.where == (__file__, line_of(appends, "log.append"))
-    assert finding.seen[0] == f"'log' went from {len(log) - 1} to {len(log)} members in one trace"
+
+@pytest.mark.parametrize(
+    ("fn", "name", "change", "of", "text"),
+    [
+        (jax.jit(appends), "log", r"went from \d+ to \d+ members", appends, "log.append"),
+        (jax.jit(counts), "calls", r"went from \d+ to \d+", counts, "calls += 1"),
+        (jax.jit(helped), "log", r"went from \d+ to \d+ members", None, ""),  # by a function that it calls
+        (of_a_closure([]), "seen", "went from", None, ""),
+        (Model(), "self", "", None, ""),
+    ],
+)
+def test_what_changes_is_named_with_its_line_and_values(fn: Any, name: str, change: str, of: Any, text: str) -> None:
+    (finding,), _ = asked_of_impure(fn)
+
+    assert finding.title == f"changes {name!r} while it is traced, and not when it runs compiled"
+    assert of is None or finding.where == (__file__, line_of(of, text))
+    assert re.match(f"{name!r} .*{change}.* in one trace$", finding.seen[0])
     assert "was traced twice" in finding.seen[1]
-    assert finding.severity == "warning"
-
-
-def test_a_counter_is_named_with_its_values() -> None:
-    (finding,), _ = asked_of_impure(jax.jit(counts))
-
-    assert finding.seen[0] == f"'calls' went from {calls - 1} to {calls} in one trace"
-    assert finding.where == (__file__, line_of(counts, "calls += 1"))
-
-
-def test_what_a_function_that_it_calls_changes_is_seen() -> None:
-    (finding,), _ = asked_of_impure(jax.jit(helped))
-
-    assert "'log'" in finding.title
-
-
-def test_a_closure_and_an_object_are_seen() -> None:
-    def of(seen: list[int]) -> Any:
-        return lambda x: (seen.append(1), x + 1)[1]
-
-    (closure,), _ = asked_of_impure(of([]))
-    (model,), _ = asked_of_impure(Model())
-
-    assert "'seen'" in closure.title
-    assert "'self'" in model.title
+    assert finding.severity == ("warning" if hasattr(fn, "lower") else "info")
 
 
 def test_a_print_is_shown_with_its_line_and_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -375,48 +365,38 @@ def test_a_print_is_shown_with_its_line_and_does_not_reach_the_terminal(capsys: 
     assert capsys.readouterr().out == ""
 
 
-def test_a_counter_of_a_static_argument_makes_two_programs_and_its_line_is_told() -> None:
-    (finding,), _ = asked_of_impure(jax.jit(Counting.update, static_argnums=0), Counting(), X)
-
-    assert finding.title == "gives another program each time it is traced"
-    assert finding.where == (__file__, line_of(Counting, "self.count += 1"))
-
-
-def test_a_random_number_of_python_makes_two_programs() -> None:
-    (finding,), _ = asked_of_impure(draws)
-
-    assert finding.title == "gives another program each time it is traced"
-    assert finding.seen[0].startswith("from one trace to the next constant ")
-    assert finding.severity == "warning"
-
-
-def test_the_line_that_draws_random_numbers_of_numpy_is_named() -> None:
-    def noisy(x: Any) -> Any:
-        y = x * 2
-        return y + np.random.normal(size=3)
-
-    (finding,), _ = asked_of_impure(jax.jit(noisy))
-
-    assert finding.where == (__file__, noisy.__code__.co_firstlineno + 2)
+def noisy(x: Any) -> Any:
+    y = x * 2
+    return y + np.random.normal(size=3)
 
 
 def corrupt(rng: np.random.Generator, x: Any) -> Any:
     return x + rng.standard_normal(x.shape)
 
 
-def test_an_array_that_is_drawn_while_it_is_traced_is_told_where_it_is_used() -> None:
-    rng = np.random.default_rng(0)
-
-    (finding,), _ = asked_of_impure(jax.jit(lambda x: corrupt(rng, x) * 2))
-
-    assert finding.where == (__file__, corrupt.__code__.co_firstlineno + 1)
-    assert "has other values" in finding.seen[0]
+RNG = np.random.default_rng(0)
 
 
-def test_of_what_is_not_jitted_it_is_a_hint_only() -> None:
-    (finding,), _ = asked_of_impure(appends)
+@pytest.mark.parametrize(
+    ("fn", "args", "of", "text", "seen"),
+    [
+        (jax.jit(Counting.update, static_argnums=0), (Counting(), X), Counting, "self.count += 1", ""),
+        (draws, (X,), draws, "random.random()", "constant "),
+        (jax.jit(noisy), (X,), noisy, "np.random.normal", ""),
+        (jax.jit(lambda x: corrupt(RNG, x) * 2), (X,), corrupt, "return x + rng", "has other values"),
+    ],
+    ids=["counter", "Python", "NumPy", "generator"],
+)
+def test_what_makes_two_programs_is_told_where_it_is_drawn_or_used(
+    fn: Any, args: Any, of: Any, text: str, seen: str
+) -> None:
+    (finding,), _ = asked_of_impure(fn, *args)
 
-    assert finding.severity == "info"
+    assert finding.title == "gives another program each time it is traced"
+    assert finding.where == (__file__, line_of(of, text))
+    assert finding.seen[0].startswith("from one trace to the next ")
+    assert seen in finding.seen[0]
+    assert finding.severity == "warning"
 
 
 @pytest.mark.parametrize(
