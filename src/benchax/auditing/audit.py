@@ -449,7 +449,9 @@ def audit_program(
     asked = choose_rules(rules)
     ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s, on_wait=on_wait)
     found = [_of_process(each) for each in ended.reports]
-    joined = _join(found, ended.reports) if found else _nothing_seen(asked, ended)
+    why = "; ".join(ended.remarks) or "no process left a report"
+    unseen = tuple(Checked(rule.id, rule.title, "not checked", why) for rule in asked.values())
+    joined = _join(found, ended.reports) if found else Audit("", checked=unseen)
     remarks = (*joined.remarks, *_remarks_on_run(ended), *packs_off(rules))
     return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=ended.elapsed_s), ended)
 
@@ -471,11 +473,6 @@ def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
         suppressed=tuple(dict.fromkeys(one for audit in found for one in audit.suppressed)),
         remarks=tuple(dict.fromkeys(remark for audit in found for remark in audit.remarks)),
     )
-
-
-def _nothing_seen(asked: Mapping[str, Rule], ended: EndedCommand) -> Audit:
-    why = "; ".join(ended.remarks) or "no process left a report"
-    return Audit("", checked=tuple(Checked(rule.id, rule.title, "not checked", why) for rule in asked.values()))
 
 
 def _remarks_on_run(ended: EndedCommand) -> Iterable[Remark]:

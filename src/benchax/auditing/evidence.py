@@ -314,7 +314,7 @@ class Evidence:
     @property
     def def_where(self) -> Where | None:
         """The line of its `def`."""
-        return (self.source.file, self.source.def_line) if self.source else None
+        return (self.source.file, self.source.tree.lineno) if self.source else None
 
     # ---- its inputs
 
@@ -525,10 +525,6 @@ class Evidence:
             raise self._parts[name]
         return self._parts[name]
 
-    def _has(self, part: str) -> bool:
-        """Was this part asked for, and is it there?"""
-        return part in self._parts and not isinstance(self._parts[part], BenchaxError)
-
     def _check_called(self) -> None:
         if self.can != "call":
             raise NotMeasured(NEVER_CALLED)
@@ -623,7 +619,8 @@ class Evidence:
         done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
         done += ["traced"]
         done += ["compiled"] if "failure" in self._parts and failure is None else []
-        done += [text for part, text in _DONE.items() if self._has(part)]
+        there = [part for part, made in self._parts.items() if not isinstance(made, BenchaxError)]
+        done += [text for part, text in _DONE.items() if part in there]
         done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
         yield Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")
 

@@ -32,7 +32,7 @@ from benchax.auditing.evidence import refuse_failed as refuse_failed
 from benchax.auditing.syntax import Place, where_of
 from benchax.case import Case, make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.lab import Observation, StudySide, study
+from benchax.experiments.lab import Observation, StudySide, WorkerLab
 from benchax.experiments.variant import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
@@ -41,7 +41,6 @@ from benchax.program.index import TracedOp, Value
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
 from benchax.units import seconds, size
-from benchax.workers.pool import Pool
 
 MOST_LISTED = 5
 """Lines of one kind in what a finding has seen."""
@@ -330,8 +329,7 @@ def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observati
         {"store": "off", "memory": False, "seed": e.seed, "timeout_s": e.timeout_s}, project=e.case.folder
     )
     sides = [StudySide("as it is", e.plain_case), StudySide(name, variant)]
-    with Pool() as pool:
-        found = study(pool, sides, options, lambda text: None)
+    found = WorkerLab(options).study(sides)
     for side in sides:
         if side.name not in found.seen:
             failure = found.failures.get(side.name) or found.failures.get("as it is")

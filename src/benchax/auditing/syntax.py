@@ -17,10 +17,9 @@ import inspect
 import linecache
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchax.errors import NotMeasured
 from benchax.results.audit import Where
@@ -203,43 +202,19 @@ def _made_in(tree: ast.AST) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where a function is written."""
 
     file: str
-    first_line: int
-    """The line of its first decorator, or of its `def`."""
-    text: str
-    """Its own lines."""
     tree: Function
     """Its node; `lineno` counts in the file."""
-    module: ast.Module
-    """The whole file."""
-    lines: tuple[str, ...]
-    """The lines of the whole file; line n is lines[n - 1]."""
-
-    @property
-    def def_line(self) -> int:
-        return self.tree.lineno
 
 
 def source_of(fn: Callable[..., Any]) -> Source | None:
     """Returns None if there is no source to read: builtins, compiled code, functions made by `exec`."""
     code = code_of(fn)
-    if code is None:
-        return None
-    linecache.checkcache(code.co_filename)
-    lines = tuple(line.rstrip("\n") for line in linecache.getlines(code.co_filename))
-    try:
-        module = ast.parse("\n".join(lines))
-    except (SyntaxError, ValueError):  # changed since it was loaded, or no Python at all
-        return None
-    node = def_of(module, code.co_firstlineno)
-    if node is None:
-        return None
-    first = _first_line(node)
-    return Source(code.co_filename, first, "\n".join(lines[first - 1 : node.end_lineno]), node, module, lines)
+    node = def_of(tree_of(code.co_filename), code.co_firstlineno) if code is not None else None
+    return Source(code.co_filename, node) if code is not None and node is not None else None
 
 
 def check_readable(fn: Callable[..., Any]) -> None:

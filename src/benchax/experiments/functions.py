@@ -93,10 +93,9 @@ def _refuse_stateful(case: Case, seed: int) -> None:
 
 def _find_donated(infos: Any, count: int, static: Positions) -> Positions:
     """Returns the arguments whose leaves are all donated, by position or name."""
-    positions = [i for i in range(count) if i not in static]
-    by_position = dict(zip(positions, infos[0], strict=True))
-    donations = {key: _donations(tree) for key, tree in {**by_position, **infos[1]}.items()}
-    return tuple(key for key, found in donations.items() if found and all(found))
+    positions = (i for i in range(count) if i not in static)
+    trees = {**dict(zip(positions, infos[0], strict=True)), **infos[1]}
+    return tuple(key for key, tree in trees.items() if (found := _donations(tree)) and all(found))
 
 
 def _donations(infos: Any) -> list[bool]:
@@ -160,14 +159,10 @@ class ByPosition:
         return self.fn(*args, **{key: value for key, value in whole.items() if isinstance(key, str)})
 
 
-def by_position(*factories: InputsOf) -> tuple[Any, ...]:
+def by_position(*factories: InputsOf) -> CallArguments:
     """The arguments that these make, one behind the other, all by position."""
     calls = [make() for make in factories]
-    return tuple(value for args, kwargs in calls for value in (*args, *kwargs.values()))
-
-
-def _both(one: InputsOf, other: InputsOf) -> CallArguments:
-    return by_position(one, other), {}
+    return tuple(value for args, kwargs in calls for value in (*args, *kwargs.values())), {}
 
 
 def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
@@ -180,7 +175,7 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
         return one, other
     # Not one set of inputs, converted inside: that would time the conversion.
     one, other = plain(one, seed), plain(other, seed)
-    both = partial(_both, one.inputs, other.inputs)
+    both = partial(by_position, one.inputs, other.inputs)
     first, second = make_inputs(one, seed), make_inputs(other, seed)
     start = len(every_argument(first))
     static = positions_among(one, first, one.static, 0) + positions_among(other, second, other.static, start)
@@ -380,17 +375,13 @@ def make_pure(case: Case, seed: int) -> tuple[Case, str]:
         fn = StateFirst(case, seed)
         changed = replace(case, fn=fn, inputs=fn.inputs)
     else:
-        changed = replace(case, fn=OfArrays(_under(case), hide_all), inputs=partial(_hidden_call, case, seed))
+        changed = replace(case, fn=OfArrays(_under(case), hide_all), inputs=lambda: hide_all(_call(case, seed)))
     return replace(changed, donate=_donated_by(wrapper, case, call, changed.inputs())), wrapper
 
 
 def _call(case: Case, seed: int) -> CallArguments:
     made = make_inputs(case, seed)
     return made.args, made.kwargs
-
-
-def _hidden_call(case: Case, seed: int) -> CallArguments:
-    return hide_all(_call(case, seed))
 
 
 def _name_wrapper(case: Case) -> str:

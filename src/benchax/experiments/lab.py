@@ -119,8 +119,27 @@ class WorkerLab:
         if self.has_studied:
             self._refuse_late()
         self.has_studied = True
+        left, failures, no_reference = list(sides), dict[str, Failure](), ""
         with _pool_under(condition) as pool:
-            return study(pool, sides, self.options, self.tell)
+            while sides[0] in left:
+                found = pool.call(
+                    look_at_all,
+                    (tuple(left), self.options.seed, no_reference),
+                    limits_of(self.options),
+                    name=f"the look at {left[0].case.id.label!r}",
+                    on_message=lambda message: self.tell(message["stage"]),
+                )
+                if not isinstance(found, Failure):
+                    return replace(found, failures=failures | found.failures)
+                # The run in float64 took the worker with it: the sides are looked at again, without it.
+                if found.stage == REFERENCE:
+                    no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
+                    continue
+                # A worker that dies outside of any look, as at its start, is laid to the baseline: that ends the loop.
+                guilty = next((side for side in left if found.stage == f"check of {side.name}"), sides[0])
+                failures[guilty.name] = found
+                left.remove(guilty)
+        return Study({}, failures)
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
         """Compares the run times of each pair in fresh processes, and returns the comparisons by name.
@@ -282,7 +301,7 @@ def _as_benchmark(case: Case, seed: int) -> Benchmark:
     static, donate = (positions_among(bare, inputs, which, 0) for which in (bare.static, bare.donate))
     options = with_options(case.options, {"seed": seed})
     template = Case(fn, bare.inputs, case.id, static, donate, bare.jit, options)
-    return Benchmark(template, partial(by_position, bare.inputs), {})
+    return Benchmark(template, lambda: by_position(bare.inputs)[0], {})
 
 
 def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
@@ -447,30 +466,6 @@ class Study:
     @cached_property
     def environment(self) -> Environment | None:
         return None if self.jax is None else replace(capture(with_jax=False), **self.jax)
-
-
-def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callable[[str], None]) -> Study:
-    """Looks at all sides, the baseline first."""
-    left, failures, no_reference = list(sides), dict[str, Failure](), ""
-    while sides[0] in left:
-        found = pool.call(
-            look_at_all,
-            (tuple(left), options.seed, no_reference),
-            limits_of(options),
-            name=f"the look at {left[0].case.id.label!r}",
-            on_message=lambda message: tell(message["stage"]),
-        )
-        if not isinstance(found, Failure):
-            return replace(found, failures=failures | found.failures)
-        # The run in float64 took the worker with it: the sides are looked at again, without it.
-        if found.stage == REFERENCE:
-            no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
-            continue
-        # A worker that dies outside of any look, as at its start, is laid to the baseline: that ends the loop.
-        guilty = next((side for side in left if found.stage == f"check of {side.name}"), sides[0])
-        failures[guilty.name] = found
-        left.remove(guilty)
-    return Study({}, failures)
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------

@@ -147,7 +147,8 @@ class HostHooks:
             if by != "device_put":
                 self._note_wide(args, kwargs, found)
             if isinstance(args[0], list | tuple) and by != "device_put":
-                self._note_list(by, args[0], found, begun, ended)
+                if isinstance(innermost(args[0]), int | float | complex) and not isinstance(found, Tracer):
+                    self.log.add(Event("list", by, user_line() or "", begun, ended, size=found.size))
             else:
                 self._note_put(by, args[0], found, begun, ended)
             self._lost.note_put(args[0], found)
@@ -160,10 +161,6 @@ class HostHooks:
             return
         if found.shape and jax.config.read("jax_enable_x64") and (where := user_line()):
             self.log.add(Event("wide", str(ArraySpec(str(found.dtype), tuple(found.shape))), where))
-
-    def _note_list(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:
-        if isinstance(innermost(given), int | float | complex) and not isinstance(found, Tracer):
-            self.log.add(Event("list", by, user_line() or "", begun, ended, size=found.size))
 
     def _note_put(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:
         leaves, made = jax.tree.leaves(given), jax.tree.leaves(found)
@@ -554,6 +551,7 @@ def _without_noise(column: np.ndarray) -> np.ndarray:
     return np.ldexp(np.round(parts * 2.0**NOISE_BITS), exponents - NOISE_BITS)
 
 
+NUMBERS = np.ndarray | np.generic | int | float
 LOOKED_AT = 3
 """Arrays of one line and shape."""
 
@@ -571,7 +569,11 @@ class LostDigitsNotes:
         made = jax.tree.leaves(found)
         leaves = jax.tree.leaves(given) if len(made) > 1 or isinstance(given, Mapping) else [given]
         if len(leaves) == len(made):
-            self._note(user_line(), ((one, to.dtype) for one, to in zip(leaves, made, strict=True) if _is_numbers(one)))
+            # An array of NumPy, or a list of Python's numbers, whose first is looked at.
+            numbers = (
+                (one, to.dtype) for one, to in zip(leaves, made, strict=True) if isinstance(innermost(one), NUMBERS)
+            )
+            self._note(user_line(), numbers)
 
     def note_call(self, leaves: Sequence[Any], where: str | None) -> None:
         """Takes the arguments of a call before it runs."""
@@ -585,11 +587,6 @@ class LostDigitsNotes:
             if is_new and (lost := find_lost_digits(given, dtype)):
                 self._told.add(kind[0])
                 self._log.add(Event("rounded", "", kind[0], note=lost))
-
-
-def _is_numbers(given: Any) -> bool:
-    """Is it an array of NumPy, or a list of Python's numbers, whose first is looked at?"""
-    return isinstance(innermost(given), np.ndarray | np.generic | int | float)
 
 
 def innermost(given: Any) -> Any:

@@ -359,11 +359,6 @@ class CallLine:
         fresh = (set(new.reads) - (set(old.reads) - {0}) for old, new in pairwise(self.events))
         return max((sum(self.log.arrays.get(one, NO_ARRAY).size_bytes for one in each) for each in fresh), default=0)
 
-    @property
-    def elapsed_s(self) -> float:
-        """From the first call to the last."""
-        return self.events[-1].ended - self.events[0].at
-
     @cached_property
     def numpy(self) -> list[tuple[str, int, int]]:
         """NumPy arrays among the arguments: (name, how often, how often the same object as in the call before)."""
@@ -565,10 +560,10 @@ def keys_used_twice(log: Log) -> list[list[Event]]:
     """The uses of each random key that your code uses more than once, outside of jit."""
     groups = grouped(log.of("draw"), lambda event: event.reads)
     uses = [events for reads, events in groups.items() if reads and len(events) > 1]
-    return [events for events in uses if not _is_one_call_of_package(events)]
+    return [events for events in uses if not _is_in_one_call_of_package(events)]
 
 
-def _is_one_call_of_package(events: Sequence[Event]) -> bool:
+def _is_in_one_call_of_package(events: Sequence[Event]) -> bool:
     """No line of yours can change how a package uses a key inside one call that got the key once."""
     # The last entry of a path is the call that your line makes.
     shared = set.intersection(*(set(event.path) for event in events))
@@ -678,6 +673,10 @@ class EagerFunction:
     def is_users(self) -> bool:
         return owner_of(self.site.callee.co_filename) == "user"
 
+    def is_loop_over(self, inner: EagerFunction) -> bool:
+        is_long = len(inner.calls) >= LONG_LOOP * len(self.calls)
+        return is_long and inner.operations >= NEARLY_ALL * self.operations
+
     @property
     def stores(self) -> bool:
         """Does it store attributes or global variables, which a jitted function must not?"""
@@ -697,7 +696,7 @@ def functions_to_jit(log: Log, operations: Sequence[Event], least: int) -> list[
     able = {site for site, one in found.items() if _is_able(one, least) and site not in storing}
     chosen: dict[CallSite, EagerFunction] = {}
     nested = {pair for path in {_sites(log, event) for event in operations} for pair in combinations(path, 2)}
-    loops = {outer for outer, inner in nested if inner in able and _is_loop_over(found[outer], found[inner])}
+    loops = {outer for outer, inner in nested if inner in able and found[outer].is_loop_over(found[inner])}
     for event in operations:
         site = next((one for one in _sites(log, event) if one in able and one not in loops), None)
         if site is not None:
@@ -748,8 +747,3 @@ def _is_able(one: EagerFunction, least: int) -> bool:
         and one.operations >= (MANY_IN_PACKAGE if one.site.is_through_package else least)
         and not (one.jitted or one.acts_on_values)
     )
-
-
-def _is_loop_over(outer: EagerFunction, inner: EagerFunction) -> bool:
-    is_long = len(inner.calls) >= LONG_LOOP * len(outer.calls)
-    return is_long and inner.operations >= NEARLY_ALL * outer.operations

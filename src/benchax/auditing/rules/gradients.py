@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import jax
@@ -272,12 +273,8 @@ def bases(body: Body) -> list[TracedOp]:
     return [op for op in body.ops if op.name == "eq" and identity_axes(op.makes[0]) is not None]
 
 
-def whole_derivatives(body: Body) -> Iterator[WholeDerivative]:
-    """Derivatives that are linear in their directions as far as each operation shows."""
-    yield from (found for basis in bases(body) if (found := _follow(body, basis)) is not None)
-
-
-def _follow(body: Body, basis: TracedOp) -> WholeDerivative | None:
+def whole_derivative(body: Body, basis: TracedOp) -> WholeDerivative | None:
+    """A derivative along the rows of an identity, linear in them as far as each operation shows."""
     waiting, inside = {basis.makes[0]}, set[Value]()
     """Values that the directions are in before the derivative, and in it."""
     exits, modes, work, rows = set[Value](), set[str](), 0.0, basis.makes[0].shape[0]
@@ -356,7 +353,8 @@ LEAST_WORK = 1 << 20
 @rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning", traced=True)
 def derivative_mode(e: Evidence) -> Iterator[Match]:
     """Finds whole derivatives in the more expensive mode: forward for few outputs, reverse for few inputs."""
-    for found in (found for body in e.program.bodies for found in whole_derivatives(body)):
+    pairs = ((body, basis) for body in e.program.bodies for basis in bases(body))
+    for found in filter(None, starmap(whole_derivative, pairs)):
         n, m = found.directions, max(1, found.per_direction)
         if n < LEAST_RATIO * m or found.work < LEAST_WORK:
             continue

@@ -135,7 +135,8 @@ class Unrolled:
         often = [found for found in sites.values() if 2 * found.total() >= iterations]
         if self.has_inner:
             # Turns of a loop inside may differ, if they do so in the same way each time.
-            often = [found for found in often if not _is_repeated(found, iterations)]
+            few, least = iterations // 2, iterations - 2
+            often = [found for found in often if len(found) > few or min(found.values()) < least]
         return all(_count_odd(found, iterations) <= ODD_ITERATIONS for found in often)
 
     @property
@@ -196,10 +197,6 @@ class Unrolled:
         return Slices(str(array.aval.str_short(short_dtypes=True)), axis, n) if array is not None else None
 
 
-def _is_repeated(shapes: Counter[str], iterations: int) -> bool:
-    return len(shapes) <= iterations // 2 and min(shapes.values()) >= iterations - 2
-
-
 def _count_odd(shapes: Counter[str], iterations: int) -> float:
     """In how many iterations a place of the body had other shapes than in most."""
     # What a package does behind one place of the user's are several operations with shapes of their own. Sums of what
@@ -220,23 +217,19 @@ def _part(eqn: Any) -> ArrayElement | None:
     return ArrayElement(eqn.invars[0], axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
 
 
-def _unstacked_rows(jaxpr: Any) -> dict[int, ArrayElement]:
-    """The parts that `for row in x` takes at once (since jax 0.11), by the ids of their variables."""
-    return {
-        id(row): ArrayElement(eqn.invars[0], eqn.params["axis"], i)
-        for eqn in jaxpr.eqns
-        if eqn.primitive.name == "unstack"
-        for i, row in enumerate(eqn.outvars)
-    }
-
-
 def find_unrolled(jaxpr: Any) -> list[Unrolled]:
     """Returns the loops behind a jaxpr, longest first. Loops of nested jaxprs are separate, and so are loops of two
     calls of one function."""
     loops_at = functools.cache(_loops_at)  # an equation has dozens of frames
     found: list[Unrolled] = []
     for level in _levels(jaxpr):
-        rows = _unstacked_rows(level)
+        # The parts that `for row in x` takes at once (since jax 0.11).
+        unstacked = (eqn for eqn in level.eqns if eqn.primitive.name == "unstack")
+        rows = {
+            id(row): ArrayElement(eqn.invars[0], eqn.params["axis"], i)
+            for eqn in unstacked
+            for i, row in enumerate(eqn.outvars)
+        }
         loops: dict[LoopKey, Unrolled] = {}
         for eqn in level.eqns:
             places = list(_places_of(eqn, loops_at))  # innermost first

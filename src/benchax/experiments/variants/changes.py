@@ -36,7 +36,6 @@ from benchax.comparing.sequential import Effort
 from benchax.discovery import literal
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.functions import (
-    CallArguments,
     argument_name,
     arguments,
     converted,
@@ -422,17 +421,13 @@ def check_trip_count(said: str, n: Any, expected: str) -> int | Condition:
     raise UsageError(said, expected)
 
 
-def _first_state(body: Case, seed: int) -> CallArguments:
-    """The state among the inputs of an iteration. Numbers become arrays, as in a loop of XLA."""
-    return (jax.tree.map(jax.numpy.asarray, make_inputs(body, seed).args[1]),), {}
-
-
 def measure_loops(asked: Asked) -> Measure:
     """The function is one iteration, step(i, state)."""
     case, n = asked.case, _trip_count(asked)
     _check_inputs(case, make_inputs(case, asked.seed))
     body = asked.plain  # a jitted one would be no loop "operation by operation"
-    inputs = partial(_first_state, case, asked.seed)
+    # Numbers become arrays, as in a loop of XLA.
+    inputs = lambda: ((jax.tree.map(jnp.asarray, make_inputs(case, asked.seed).args[1]),), {})  # noqa: E731
     whole = replace(body, fn=WrittenLoop(body.fn, n), inputs=inputs, static=(), donate=(), jit=False)
     whole = replace(whole, id=replace(case.id, variant=""))
     count = f"while {name_of(n)}(state)" if callable(n) else plural(n, "iteration")

@@ -232,17 +232,13 @@ def change_step(case: Case, inputs: Inputs, way: Recomputation, facts: Facts) ->
     Raises:
         NotAvailable: it has no such layers or values.
     """
-    fn = WithGradients(case.fn, partial(_recompute, way))
+    fn = WithGradients(case.fn, lambda loss, take: take(way.of(loss)))
     output_shapes(fn, inputs)
     return ChangedCase(replace(case, fn=fn), facts=always(*facts))
 
 
 def _read_ways(asked: Asked) -> tuple[Recomputation, ...]:
     return tuple(read_recomputation(asked.text, word) for word in dict.fromkeys(asked.words(USUAL_WAYS)))
-
-
-def _recompute(way: Recomputation, loss: Loss, take: Callable[[Loss], Any]) -> Any:
-    return take(way.of(loss))
 
 
 def saved_residuals(loss: Loss, inputs: Inputs) -> Facts:
@@ -259,7 +255,8 @@ def saved_residuals(loss: Loss, inputs: Inputs) -> Facts:
     found = [_KEPT.match(line) for line in listed.getvalue().splitlines()]
     kept = [match for match in found if match and not match["origin"].startswith("from the argument")]
     try:
-        sizes = [_bytes(match["what"]) for match in kept]
+        specs = [parse_spec(match["what"]) for match in kept]
+        sizes = [jnp.dtype(spec.dtype).itemsize * math.prod(spec.shape) for spec in specs]
     except (UsageError, TypeError):  # a key, or another type that is none of NumPy's
         return ()
     if not all(found):
@@ -269,11 +266,6 @@ def saved_residuals(loss: Loss, inputs: Inputs) -> Facts:
     largest = kept[sizes.index(max(sizes))]
     what = f"{largest['what']} {largest['origin']}".strip()
     return (("kept between the passes", f"{len(sizes)} arrays, {size(sum(sizes))}; the largest: {what}"),)
-
-
-def _bytes(what: str) -> int:
-    spec = parse_spec(what)
-    return jax.numpy.dtype(spec.dtype).itemsize * math.prod(spec.shape)
 
 
 # ---- the ways to recompute ----------------------------------------------------------------------------------------
@@ -341,25 +333,16 @@ class Checkpointed:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, arrays = as_function_of_arrays(self.fn, args, kwargs)
         if self.saves_names:
-            _refuse_unmarked(self.names, _operations(self.fn, args, kwargs))
+            found = every_equation(jax.make_jaxpr(call)(*arrays))
+            marked = sorted({str(each.params["name"]) for each in found if each.primitive.name == "name"})
+            there = f"marked are {', '.join(marked)}" if marked else "no value is marked"
+            if missing := [name for name in self.names if name not in marked]:
+                how = "by jax.ad_checkpoint.checkpoint_name"
+                raise NotAvailable(f"no value is marked as {missing[0]!r} {how}: {there}")
             policy = jax.checkpoint_policies.save_only_these_names(*self.names)
         else:
             policy = getattr(jax.checkpoint_policies, self.names[0])
         return jax.checkpoint(call, policy=policy)(*arrays)
-
-
-def _refuse_unmarked(names: tuple[str, ...], found: Sequence[Any]) -> None:
-    marked = sorted({str(each.params["name"]) for each in found if each.primitive.name == "name"})
-    for name in names:
-        if name not in marked:
-            there = f"marked are {', '.join(marked)}" if marked else "no value is marked"
-            raise NotAvailable(f"no value is marked as {name!r} by jax.ad_checkpoint.checkpoint_name: {there}")
-
-
-def _operations(fn: Loss, args: Any, kwargs: Any) -> list[Any]:
-    """Its equations, nested ones included."""
-    call, arrays = as_function_of_arrays(fn, args, kwargs)
-    return list(every_equation(jax.make_jaxpr(call)(*arrays)))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 from statistics import median
 from typing import Any, NamedTuple
@@ -510,8 +510,10 @@ def _batch_rows(beside: Sequence[int], found: Mapping[str, Comparison]) -> list[
 
 
 def _batch_curve(sizes: Sequence[int], labels: Sequence[str], found: Mapping[str, Comparison]) -> Curve:
-    steps = [found.get(label) for label in labels[1:]]
-    gains = [step_gain(c, b / a) for c, a, b in zip(steps, sizes, sizes[1:], strict=False)]
+    # How many times the throughput, for so many times the batch.
+    estimates = [getattr(found.get(label), "estimate", None) for label in labels[1:]]
+    factors = [b / a for a, b in pairwise(sizes)]
+    gains = [e and e.map(lambda ratio, f=f: f / ratio) for e, f in zip(estimates, factors, strict=True)]
     gained = dict(zip(sizes[1:], zip(sizes, gains, strict=False), strict=True))
 
     def facts(size: int, seconds: float) -> Facts:
@@ -531,11 +533,6 @@ def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
         return wrong_row(row, f"unlike the loop: {c.numerics.why}")
     row = add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
     return replace(row, sentence=f"batch {size}, next to the loop: {row.sentence}") if row.status == "ok" else row
-
-
-def step_gain(c: Comparison | None, factor: float) -> Estimate | None:
-    """How many times the throughput, with its interval, for `factor` times the batch."""
-    return c.estimate.map(lambda ratio: factor / ratio) if c and c.estimate else None
 
 
 def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
