@@ -425,8 +425,7 @@ def loss(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("mode", "same_as"),
-    [("forward", loss), ("grad", jax.grad(loss)), ("forward_and_grad", jax.value_and_grad(loss))],
+    ("mode", "same_as"), [("forward", loss), ("grad", jax.grad(loss)), ("forward_and_grad", jax.value_and_grad(loss))]
 )
 def test_a_mode_is_what_jax_makes_of_the_loss(mode: str, same_as: Any) -> None:
     x, y = jnp.arange(4.0), jnp.ones(4)

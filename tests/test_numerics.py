@@ -160,8 +160,7 @@ def test_units_in_the_last_place_are_those_of_numpy(name: str):
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [(np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (1.0, -np.inf), (np.inf, -np.inf), (np.inf, np.nan)],
+    ("a", "b"), [(np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (1.0, -np.inf), (np.inf, -np.inf), (np.inf, np.nan)]
 )
 def test_not_finite_on_one_side_only_is_counted(a: float, b: float):
     found = eager(jnp.array([0.0, a, a]), jnp.array([0.0, b, b]))

@@ -15,15 +15,7 @@ import pytest
 from flax import linen as nn
 
 import benchax
-from benchax.source_files import (
-    format_error,
-    is_generated,
-    is_library,
-    is_runner,
-    is_typed,
-    keep_own_frames,
-    owner_of,
-)
+from benchax.source_files import format_error, is_generated, is_library, is_runner, is_typed, keep_own_frames, owner_of
 
 PACKAGES = sysconfig.get_path("purelib")
 

@@ -31,10 +31,7 @@ def script() -> Any:
 def test_without_an_accelerator_it_says_what_is_missing_and_writes_nothing() -> None:
     folder = ROOT / "docs" / "verified"
     before = sorted(folder.glob("*")) if folder.exists() else None
-    out = warm_python.run(
-        [sys.executable, str(SCRIPT)],
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-    )
+    out = warm_python.run([sys.executable, str(SCRIPT)], env=os.environ | {"JAX_PLATFORMS": "cpu"})
 
     assert out.returncode == 2
     assert out.stderr.startswith("there is no accelerator: JAX ")

@@ -299,9 +299,7 @@ def test_what_goes_wrong_fails_its_own_test_in_words(ptjb) -> None:
 
 
 def test_without_the_option_there_is_no_fixture_and_the_marker_measures_nothing(ptjb) -> None:
-    ptjb.write(
-        test_one="def test_one(benchmark):\n    pass\n\n@pytest.mark.benchmark\ndef test_two():\n    pass",
-    )
+    ptjb.write(test_one="def test_one(benchmark):\n    pass\n\n@pytest.mark.benchmark\ndef test_two():\n    pass")
 
     session = ptjb.run("-p", "no:benchmark", "-p", "no:codspeed", "-W", "ignore", code=1)
 

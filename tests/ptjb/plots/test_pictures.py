@@ -295,10 +295,7 @@ def test_numbers_are_an_axis_and_logarithmic_where_they_span_decades(given_value
     assert any(isinstance(mark, Line) for mark in chart.marks) is (len(given_values) > 1)
 
 
-@pytest.mark.parametrize(
-    ("given_values", "ticks"),
-    [([128, 256], ["128", "256"]), ([10, 11, 12, 13, 500, 1000], [])],
-)
+@pytest.mark.parametrize(("given_values", "ticks"), [([128, 256], ["128", "256"]), ([10, 11, 12, 13, 500, 1000], [])])
 def test_values_are_ticks_where_their_labels_do_not_overlap(given_values: list[float], ticks: list[str]) -> None:
     assert [tick.text for tick in over(given_values)[0].x.ticks] == ticks
 
