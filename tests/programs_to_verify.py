@@ -100,17 +100,21 @@ def branches(x: Any) -> Any:
 
 HONEST: dict[str, Program] = {
     # random numbers
-    "normal": (lambda k: jax.random.normal(k, (1000,)), (KEY,)),
-    "normal_bf16": (lambda k: jax.random.normal(k, (1000,), BF16), (KEY,)),
-    "uniform": (lambda k: jax.random.uniform(k, (1000,), minval=-2.0, maxval=3.0), (KEY,)),
-    "categorical": (lambda k, x: jax.random.categorical(k, x, shape=(200,)), (KEY, data(10))),
-    "permutation": (lambda k: jax.random.permutation(k, 100), (KEY,)),
-    "randint": (lambda k: jax.random.randint(k, (100,), 0, 1000), (KEY,)),
-    "bits": (lambda k: jax.random.bits(k, (100,)), (KEY,)),
-    "split": (lambda k: jax.random.split(k, 4), (KEY,)),
-    "gamma": (lambda k: jax.random.gamma(k, 2.5, (100,)), (KEY,)),
-    "poisson": (lambda k: jax.random.poisson(k, 4.0, (100,)), (KEY,)),
-    "truncated_normal": (lambda k: jax.random.truncated_normal(k, -1.0, 1.0, (100,)), (KEY,)),
+    "draws": (
+        lambda k, x: (
+            jax.random.normal(k, (1000,)), jax.random.normal(k, (1000,), BF16), jax.random.randint(k, (100,), 0, 1000),
+            jax.random.uniform(k, (1000,), minval=-2.0, maxval=3.0), jax.random.categorical(k, x, shape=(200,)),
+            jax.random.permutation(k, 100), jax.random.bits(k, (100,)), jax.random.split(k, 4),
+        ),
+        (KEY, data(10)),
+    ),
+    "draws_in_loops": (
+        lambda k: (
+            jax.random.gamma(k, 2.5, (100,)), jax.random.poisson(k, 4.0, (100,)),
+            jax.random.truncated_normal(k, -1.0, 1.0, (100,)),
+        ),
+        (KEY,),
+    ),
     "old_key": (lambda k: jax.random.normal(k, (100,)), (jax.random.PRNGKey(3),)),
     "dropout": (dropout, (KEY, data(64, 64))),
     "noise_in_a_loop": (
@@ -206,13 +210,14 @@ HONEST: dict[str, Program] = {
     "quantised": (lambda x: jnp.round(x / 0.05).astype(jnp.int8), (data(4000, scale=0.5),)),
     "scan_bf16": (rnn, (data(16, 16, dtype=BF16, scale=0.3), data(4, 16, dtype=BF16), data(30, 4, 16, dtype=BF16))),
     # order
-    "argmax": (lambda x: x.argmax(-1), (data(50, 100),)),
-    "top_k": (lambda x: lax.top_k(x, 5), (data(50, 100),)),
-    "sort": (lambda x: jnp.sort(x * 1.7 + 0.3), (data(500),)),
-    "argsort": (lambda x: jnp.argsort(x * x), (data(500),)),
+    "order": (
+        lambda x: (
+            x.argmax(-1), lax.top_k(x, 5), jnp.sort(x * 1.7 + 0.3), jnp.argsort(x * x), jnp.median(x),
+            jnp.histogram(x * 0.1, bins=20)[0],
+        ),
+        (data(50, 100),),
+    ),
     "argmax_of_a_tie": (lambda x: jnp.argmax(jnp.sin(x) ** 2 + jnp.cos(x) ** 2), (data(500),)),
-    "median": (jnp.median, (data(501),)),
-    "histogram": (lambda x: jnp.histogram(x * 0.1, bins=20)[0], (data(2000),)),
     "floor_on_the_edge": (lambda x: jnp.floor(x * 10.0).astype(jnp.int32), (np.arange(100, dtype=F32) / F32(10),)),
     "count_above": (lambda x: (jnp.sqrt(x) ** 2 >= x).sum(), (np.arange(1000, dtype=F32),)),
     "searchsorted": (
@@ -233,26 +238,25 @@ HONEST: dict[str, Program] = {
     "remat": (jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.exp(x)).sum())), (data(100),)),
     "logistic_map": (logistic_map, (np.array([0.3, 0.41, 0.77], F32),)),
     # whole numbers
-    "integer_sum": (jnp.sum, (np.arange(100000, dtype=np.int32) * np.int32(30000),)),
-    "integer_product": (lambda x: (x * 7919).prod(), (np.arange(1, 50, dtype=np.int32),)),
-    "int8_sum": (lambda x: x.sum(dtype=jnp.int8), (np.arange(100, dtype=np.int8),)),
+    "whole_numbers": (
+        lambda x, y: (
+            jnp.sum(x), (y * 7919).prod(), y.astype(jnp.int8).sum(dtype=jnp.int8), jnp.mean(x), (x > 9).any(),
+            jnp.bincount(y % 10, length=10), lax.population_count(x.astype(jnp.uint32)), (y > 0).all(),
+        ),
+        (np.arange(100000, dtype=np.int32) * np.int32(30000), np.arange(1, 50, dtype=np.int32)),
+    ),
     "uint_bits": (lambda x: (x << 13) ^ (x >> 7) ^ ~x, (np.arange(1000, dtype=np.uint32) * np.uint32(2654435761),)),
     "int8_dot": (
         lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32),
         (np.arange(256).astype(np.int8).reshape(16, 16), np.ones((16, 16), np.int8)),
     ),
-    "integer_mean": (jnp.mean, (np.arange(10000, dtype=np.int32),)),
-    "bincount": (lambda x: jnp.bincount(x, length=10), (np.arange(1000, dtype=np.int32) % 10,)),
-    "popcount": (lax.population_count, (np.arange(100, dtype=np.uint32),)),
-    "any_and_all": (lambda x: ((x > 0).any(), (x > -9).all()), (data(100),)),
     # special functions and the like
     "sin_of_large": (lambda x: jnp.sin(x * 1e5), (data(500),)),
     "special": (
-        lambda x: (special.gammaln(x), special.erf(x), special.digamma(x), special.i0e(x)),
+        lambda x: (special.gammaln(x), special.erf(x), special.digamma(x), special.i0e(x), x**5, x**0.5, jnp.cbrt(x)),
         (np.abs(data(200)) + 0.1,),
     ),
-    "erfinv": (lambda x: special.erfinv(jnp.tanh(x)), (data(200, scale=3.0),)),
-    "powers": (lambda x: (x**5, x**0.5, jnp.exp2(x), jnp.cbrt(x)), (np.abs(data(200)) + 0.01,)),
+    "erfinv": (lambda x: (special.erfinv(jnp.tanh(x)), jnp.exp2(x)), (data(200, scale=3.0),)),
     "fft": (lambda x: jnp.fft.fft(x), (data(1024),)),
     "fft_and_back": (lambda x: jnp.fft.irfft(jnp.fft.rfft(x)) - x, (data(1000),)),
     "complex_product": (lambda x: (x @ x.T.conj(), jnp.exp(1j * x.real)), (data(16, 16) + 1j * data(16, 16, seed=1),)),
@@ -275,7 +279,7 @@ HONEST: dict[str, Program] = {
     "einsum": (lambda a, b: jnp.einsum("bij,bjk->bik", a, b), (data(4, 16, 32), data(4, 32, 8, seed=1))),
     "identity": (lambda x: x, (data(100),)),
     "nothing_but_constants": (lambda: jnp.linspace(0, 1, 50) ** 2, ()),
-}
+}  # fmt: skip
 
 
 def wrong(right: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -185,9 +185,8 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
             content = read_content(path)
             lines = [_in_current_form(text, content.form) for text in content.lines]
             values["run_id"], values["commit_run"] = number(lines, values)
-            texts = [*_header_of(content, facts), *lines, line(values)]
-            whole = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogateescape")
-            write_whole(path, whole, is_durable=True)
+            whole = "\n".join([*_header_of(content, facts), *lines, line(values), ""])
+            write_whole(path, whole.encode("utf-8", "surrogateescape"), is_durable=True)
     except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error}",
@@ -218,9 +217,10 @@ _UNREADABLE = "# could not be read: "
 
 def _in_current_form(text: str, form: tuple[str, ...] | None) -> str:
     """A line of a file in the current form. An unreadable one becomes a comment."""
-    is_comment = text.lstrip().startswith("#")
-    if is_comment or not text.strip() or text.split()[-1] == END:
-        return f"#{one_line(text.lstrip()[1:])}" if is_comment else text
+    if text.endswith(f" {END}") or not text.strip():
+        return text
+    if text.lstrip().startswith("#"):
+        return f"#{one_line(text.lstrip()[1:])}"
     row = parse(text, form)
     return line(row) if row else f"{_UNREADABLE}{one_line(text)}"
 
