@@ -1,8 +1,8 @@
-"""Programs compiled here, for tests that read their text."""
+"""Programs compiled here or written by hand, for tests that read their text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -22,3 +22,13 @@ def module_of(fun: Callable[..., Any], *args: Any, **options: Any) -> Module:
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def hlo_text(*main: str, header: str = "HloModule jit_f", **computations: Sequence[str]) -> str:
+    """A program by hand: the instructions of its entry and of its other computations, of which the last is the root."""
+    parts = [header]
+    for name, lines in {**computations, "main": main}.items():
+        parts.append(f"\n{'ENTRY ' if name == 'main' else ''}%{name} () -> f32[] {{")
+        parts += [f"  %{line}" for line in lines[:-1]]
+        parts += [f"  ROOT %{lines[-1]}", "}"]
+    return "\n".join(parts) + "\n"

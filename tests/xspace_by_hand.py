@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compiled_texts import hlo_text
+
 
 def varint(value: int) -> bytes:
     value &= 2**64 - 1
@@ -70,15 +72,11 @@ def space(*planes: bytes, warnings: Sequence[str] = (), host: str = "here") -> b
 
 
 def program(*lines: str, **computations: Sequence[str]) -> bytes:
-    """`/host:metadata` with program 6, jit_f: instructions without attributes but computations, as text.
+    """`/host:metadata` with program 6, jit_f, as text.
 
     XLA has a message in that place; `tests/profiling/conftest.py` reads the text instead.
     """
-    text = "HloModule jit_f\n"
-    for title, body in {**computations, "ENTRY main": lines}.items():
-        head, _, name = title.rpartition(" ")
-        text += f"\n{head and head + ' '}%{name} () -> f32[] {{\n" + "".join(f"  %{line}\n" for line in body) + "}\n"
-    stat = number(1, 1) + block(6, block(1, text))
+    stat = number(1, 1) + block(6, block(1, hlo_text(*lines, **computations)))
     event = number(1, 1) + block(2, number(1, 1) + block(2, "jit_f(6)") + block(5, stat))
     keys = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "Hlo Proto")))
     return block(1, block(2, "/host:metadata") + block(4, event) + keys)

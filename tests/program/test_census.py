@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from compiled_texts import f32, module_of
+from compiled_texts import f32, hlo_text, module_of
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
@@ -55,18 +55,8 @@ def test_custom_calls_count_by_target() -> None:
 
 
 def test_what_is_shared_among_threads_counts_as_such() -> None:
-    text = """HloModule m
-
-%f (p: f32[1024,1024]) -> f32[1024,1024] {
-  %p = f32[1024,1024]{1,0} parameter(0)
-  ROOT %s = f32[1024,1024]{1,0} sine(%p)
-}
-
-ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {
-  %x = f32[1024,1024]{1,0} parameter(0)
-  ROOT %v = f32[1024,1024]{1,0} fusion(%x), kind=kLoop, calls=%f, backend_config={"outer_dimension_partitions":["2"]}
-}
-"""
+    shared = 'v = f32[1024,1024] fusion(), calls=%f, backend_config={"outer_dimension_partitions":["2"]}'
+    text = hlo_text(shared, f=["s = f32[1024,1024] sine()"])
 
     assert take_census(hlo.parse(text)) == {"sine": 2**20, "thread-parallel": 2**20}
     assert "thread-parallel" not in take_census(hlo.parse(text.replace('["2"]', "[]")))
@@ -126,38 +116,15 @@ def test_whatever_loses_a_tenth_of_all_its_operations_is_not_the_same(alone: dic
 
 
 def test_the_timed_body_is_the_inner_one_of_those_that_read_the_clock() -> None:
-    text = """HloModule m
-
-%stamp_body (p: f32[4]) -> f32[4] {
-  %p = f32[4]{0} parameter(0)
-  %c = (f32[4]{0}, u32[2]{0}) custom-call(%p), custom_call_target="benchax_stamp"
-  %g = f32[4]{0} get-tuple-element(%c), index=0
-  ROOT %s = f32[4]{0} sine(%g)
-}
-
-%cond (q: f32[4]) -> pred[] {
-  %q = f32[4]{0} parameter(0)
-  ROOT %t = pred[] constant(true)
-}
-
-%outer_body (r: f32[4]) -> f32[4] {
-  %r = f32[4]{0} parameter(0)
-  %d = (f32[4]{0}, u32[2]{0}) custom-call(%r), custom_call_target="benchax_stamp"
-  %h = f32[4]{0} get-tuple-element(%d), index=0
-  ROOT %w = f32[4]{0} while(%h), condition=%cond, body=%stamp_body
-}
-
-ENTRY %main (x: f32[4]) -> f32[4] {
-  %x = f32[4]{0} parameter(0)
-  ROOT %v = f32[4]{0} while(%x), condition=%cond, body=%outer_body
-}
-"""
+    stamp = 'd = f32[4] custom-call(), custom_call_target="benchax_stamp"'
+    outer = [stamp, "w = f32[4] while(%d), body=%inner"]
+    text = hlo_text("v = f32[4] while(), body=%outer", inner=[stamp, "s = f32[4] sine(%d)"], outer=outer)
     module = hlo.parse(text)
 
     body = census.timed_body(module, "benchax_stamp")
 
     assert body is not None
-    assert body.name == "stamp_body"
+    assert body.name == "inner"
     assert take_census(module, body) == {"sine": 4}
     assert census.timed_body(module, "another_clock") is None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import warm_python
+from compiled_texts import hlo_text
 
 from benchax.program.hlo import parse
 from benchax.program.work import collectives
@@ -82,21 +83,15 @@ def test_every_kind_is_counted_with_its_turns(found: dict[str, Any]) -> None:
     }
 
 
-ASYNC = """HloModule m, num_partitions=4
-
-%wrapped (p: f32[8]) -> f32[32] {
-  %p = f32[8] parameter(0)
-  ROOT %inside = f32[32] all-gather(%p), replica_groups=[1,4]<=[4], dimensions={0}
-}
-
-ENTRY %main (a: f32[8]) -> f32[32] {
-  %a = f32[8] parameter(0)
-  %start = (f32[8], f32[32]) all-gather-start(%a), replica_groups={}, dimensions={0}
-  %done = f32[32] all-gather-done(%start)
-  %other = ((f32[8]), f32[32]) async-start(%a), calls=%wrapped
-  ROOT %end = f32[32] async-done(%other)
-}
-"""
+ASYNC = hlo_text(
+    "a = f32[8] parameter(0)",
+    "start = (f32[8], f32[32]) all-gather-start(%a), replica_groups={}, dimensions={0}",
+    "done = f32[32] all-gather-done(%start)",
+    "other = ((f32[8]), f32[32]) async-start(%a), calls=%wrapped",
+    "end = f32[32] async-done(%other)",
+    wrapped=["inside = f32[32] all-gather(), replica_groups=[1,4]<=[4], dimensions={0}"],
+    header="HloModule m, num_partitions=4",
+)
 
 
 def test_an_asynchronous_pair_is_one_communication_of_the_size_of_its_result() -> None:
@@ -110,23 +105,12 @@ def test_an_asynchronous_pair_is_one_communication_of_the_size_of_its_result() -
 
 
 def test_in_a_loop_of_unknown_length_the_sum_is_not_known() -> None:
-    text = """HloModule m, num_partitions=2
-
-%body (x: f32[8]) -> f32[8] {
-  %x = f32[8] parameter(0)
-  ROOT %r = f32[8] all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
-}
-
-%condition (y: f32[8]) -> pred[] {
-  %y = f32[8] parameter(0)
-  ROOT %c = pred[] custom-call(%y), custom_call_target="ask"
-}
-
-ENTRY %main (a: f32[8]) -> f32[8] {
-  %a = f32[8] parameter(0)
-  ROOT %loop = f32[8] while(%a), condition=%condition, body=%body
-}
-"""
+    text = hlo_text(
+        "loop = f32[8] while(), condition=%condition, body=%body",
+        body=["r = f32[8] all-reduce(), replica_groups={{0,1}}, to_apply=%add"],
+        condition=['c = pred[] custom-call(), custom_call_target="ask"'],
+        header="HloModule m, num_partitions=2",
+    )
 
     found = collectives(parse(text))
 
@@ -135,8 +119,6 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 
 
 def test_a_program_of_one_device_says_nothing() -> None:
-    found = collectives(
-        parse("HloModule m\n\nENTRY %e (a: f32[]) -> f32[] {\n  ROOT %a = f32[] parameter(0)\n}\n"), {"a": "x"}
-    )
+    found = collectives(parse(hlo_text("a = f32[] parameter(0)")), {"a": "x"})
 
     assert (found.calls, found.partitions, found.shardings, found.bytes_per_call) == ((), 1, (), 0)

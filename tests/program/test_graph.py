@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from compiled_texts import hlo_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,18 +37,11 @@ def words(svg: str) -> str:
 
 def chain(operations: int, *, metadata: str = "") -> str:
     lines = [
-        f"  %v{n} = f32[8,8]{{1,0}} {('dot', 'sine', 'sort')[n % 3]}(%v{n - 1}, %v{max(n - 5, 0)}){metadata}"
+        f"v{n} = f32[8,8]{{1,0}} {('dot', 'sine', 'sort')[n % 3]}(%v{n - 1}, %v{max(n - 5, 0)}){metadata}"
         for n in range(1, operations)
     ]
-    return "\n".join(
-        [
-            "HloModule jit_chain\n\nENTRY %main (v0: f32[8,8]) -> f32[8,8] {",
-            f"  %v0 = f32[8,8]{{1,0}} parameter(0){metadata}",
-            *lines,
-            f"  ROOT %r = f32[8,8]{{1,0}} negate(%v{operations - 1})",
-            "}\n",
-        ]
-    )
+    first, last = f"v0 = f32[8,8]{{1,0}} parameter(0){metadata}", f"r = f32[8,8]{{1,0}} negate(%v{operations - 1})"
+    return hlo_text(first, *lines, last)
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: f"{file.parent.name}/{file.stem}")
@@ -142,18 +136,10 @@ def test_an_arrow_that_goes_too_far_is_the_number_of_its_box() -> None:
 
 
 def test_a_box_tells_few_of_many_distant_sources() -> None:
-    lines = [f"  %s{n} = f32[2]{{0}} sine(%x)" for n in range(40)]
-    chained = [f"  %v{n} = f32[2]{{0}} negate(%{'x' if n == 0 else f'v{n - 1}'})" for n in range(30)]
-    text = "\n".join(
-        [
-            "HloModule m\n\nENTRY %e (x: f32[2]) -> f32[2] {",
-            "  %x = f32[2]{0} parameter(0)",
-            *lines,
-            *chained,
-            f"  ROOT %r = f32[2]{{0}} all(%v29, {', '.join(f'%s{n}' for n in range(40))})",
-            "}\n",
-        ]
-    )
+    lines = [f"s{n} = f32[2]{{0}} sine(%x)" for n in range(40)]
+    chained = [f"v{n} = f32[2]{{0}} negate(%{'x' if n == 0 else f'v{n - 1}'})" for n in range(30)]
+    last = f"r = f32[2]{{0}} all(%v29, {', '.join(f'%s{n}' for n in range(40))})"
+    text = hlo_text("x = f32[2]{0} parameter(0)", *lines, *chained, last)
 
     assert "and 28 more" in words(graph.svg(text))
 

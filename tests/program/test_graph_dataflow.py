@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compiled_texts import hlo_text
 from syrupy.assertion import SnapshotAssertion
 
 from benchax.program.graph import dataflow
@@ -75,36 +76,30 @@ def test_a_fusion_is_one_box_that_says_what_is_inside_or_is_opened(snapshot: Sna
 
 
 def fusion(backend: str, operation: str) -> str:
-    return f"""%g (p: f32[8,8]) -> f32[8,8] {{
-  %p = f32[8,8]{{1,0}} parameter(0)
-  ROOT %d = f32[8,8]{{1,0}} {operation}
-}}
-ENTRY %e (x: f32[8,8]) -> f32[8,8] {{
-  %x = f32[8,8]{{1,0}} parameter(0)
-  ROOT %f = f32[8,8]{{1,0}} fusion(%x), kind=kCustom, calls=%g{backend}
-}}
-"""
+    made = f"f = f32[8,8]{{1,0}} fusion(%x), kind=kCustom, calls=%g{backend}"
+    inside = ["p = f32[8,8]{1,0} parameter(0)", f"d = f32[8,8]{{1,0}} {operation}"]
+    return hlo_text("x = f32[8,8]{1,0} parameter(0)", made, g=inside)
 
 
 SMALL = {
-    "values go straight through tuples": """ENTRY %e (x: f32[]) -> f32[] {
-  %x = f32[] parameter(0)
-  %s = f32[] sine(%x)
-  %u = (f32[], f32[]) tuple(%s, %x)
-  %t = (f32[], (f32[], f32[])) tuple(%x, %u)
-  %c = (f32[], f32[]) custom-call(%t), custom_call_target="both"
-  %g = f32[] get-tuple-element(%c), index=1
-  ROOT %r = f32[] negate(%g)
-}""",
-    "a scalar constant is told by its reader, and an array is a box": """ENTRY %e (x: f32[2]) -> f32[2] {
-  %x = f32[2]{0} parameter(0)
-  %c = f32[] constant(0.5)
-  %a = f32[2]{0} constant({1, 2})
-  %b = f32[2]{0} scale(%x, %c)
-  ROOT %r = f32[2]{0} add(%a, %b)
-}""",
-    "a scalar constant that is a result": "ENTRY %e () -> f32[] {\n  ROOT %c = f32[] constant(3)\n}",
-    "one in a tuple": "ENTRY %e () -> (f32[]) {\n  %c = f32[] constant(2)\n  ROOT %t = (f32[]) tuple(%c)\n}",
+    "values go straight through tuples": hlo_text(
+        "x = f32[] parameter(0)",
+        "s = f32[] sine(%x)",
+        "u = (f32[], f32[]) tuple(%s, %x)",
+        "t = (f32[], (f32[], f32[])) tuple(%x, %u)",
+        'c = (f32[], f32[]) custom-call(%t), custom_call_target="both"',
+        "g = f32[] get-tuple-element(%c), index=1",
+        "r = f32[] negate(%g)",
+    ),
+    "a scalar constant is told by its reader, and an array is a box": hlo_text(
+        "x = f32[2]{0} parameter(0)",
+        "c = f32[] constant(0.5)",
+        "a = f32[2]{0} constant({1, 2})",
+        "b = f32[2]{0} scale(%x, %c)",
+        "r = f32[2]{0} add(%a, %b)",
+    ),
+    "a scalar constant that is a result": hlo_text("c = f32[] constant(3)"),
+    "one in a tuple": hlo_text("c = f32[] constant(2)", "t = (f32[]) tuple(%c)"),
     "a fusion of a GPU says who makes its code": fusion(
         ', backend_config={"operation_queue_id":"0","fusion_backend_config":{"kind":"__triton_gemm"}}', "dot(%p, %p)"
     ),
@@ -165,6 +160,6 @@ def test_the_outermost_computation_comes_first() -> None:
 
 
 def test_a_computation_that_calls_itself_ends() -> None:
-    found = program("ENTRY %e () -> f32[] {\n  ROOT %a = f32[] call(), to_apply=%e\n}\n")
+    found = program(hlo_text("a = f32[] call(), to_apply=%main"))
 
     assert found.drawn == 2

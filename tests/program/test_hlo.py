@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiled_texts import f32, module_of, text_of
+from compiled_texts import f32, hlo_text, module_of, text_of
 from jax import lax
 
 from benchax.environment import count_cores
@@ -190,14 +190,11 @@ def test_a_program_that_does_not_depend_on_its_inputs_is_found(fun: Callable[...
     assert hlo.entry_uses_parameters(text_of(fun, RANDOM, keep_unused=True)) is depends
 
 
-ATTRIBUTES_ALONE = """HloModule f
-
-ENTRY %main (p: f32[]) -> f32[] {
-  %p = f32[] parameter(0)
-  %c = f32[] constant(1), metadata={op_name="p"}
-  ROOT %r = f32[] negate(%c), control-predecessors={%p}
-}
-"""
+ATTRIBUTES_ALONE = hlo_text(
+    "p = f32[] parameter(0)",
+    'c = f32[] constant(1), metadata={op_name="p"}',
+    "r = f32[] negate(%c), control-predecessors={%p}",
+)
 WITH_SHAPES = """ENTRY main {
   p = f32[3]{0} parameter(0)
   ROOT r = (f32[3]{0}, f32[3]{0}) custom-call-start(f32[3]{0} p), custom_call_target="x"

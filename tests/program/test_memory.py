@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled_texts import f32
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.errors import FormatError, NotAvailable
@@ -293,35 +293,6 @@ def test_what_is_needed_at_once_fills_the_memory_that_xla_planned(name: str) -> 
     assert 0 <= found.position < found.instructions
     # What is overwritten in place counts once.
     assert name != "written in place" or found.live_bytes < 2 * KIB16
-
-
-@pytest.mark.slow
-@given(
-    steps=st.lists(st.tuples(st.sampled_from(["sin", "matmul", "add", "at", "loop"]), st.integers(0, 9)), max_size=8),
-    is_differentiated=st.booleans(),
-)
-@settings(max_examples=15)
-def test_of_any_program_the_two_readings_agree(steps: list[tuple[str, int]], is_differentiated: bool) -> None:
-    def run(x: Any) -> Any:
-        values = [x]
-        for name, which in steps:
-            a, b = values[-1], values[which % len(values)]
-            values.append(
-                {
-                    "sin": lambda a, b: jnp.sin(a) * b,
-                    "matmul": lambda a, b: a @ b,
-                    "add": lambda a, b: a + b.T,
-                    "at": lambda a, b: a.at[3].set(b[2]),
-                    "loop": lambda a, b: jax.lax.fori_loop(0, 3, lambda _, v: jnp.tanh(v @ b), a),
-                }[name](a, b)
-            )
-        return sum(value.sum() for value in values)
-
-    program = jax.jit(jax.grad(run) if is_differentiated else run).lower(X).compile()
-
-    found = read(buffer_assignment(program), program.as_text() or "")
-
-    assert found is None or found.live_bytes <= found.planned_bytes
 
 
 def test_six_layers_keep_six_cosines_for_the_way_back() -> None:
