@@ -34,10 +34,16 @@ def test_a_change_is_named_by_its_first_comparison_and_the_last_before_it() -> N
 
 
 def test_where_nothing_changes_there_is_one_stretch() -> None:
-    found = history(series(stepping([(60, 1.04)])))
+    listed = series(stepping([(60, 1.04)]))
+    # Commit and version of benchax are no break.
+    listed[30:] = on(replace(HOST, commit="abc", branch="x", is_dirty=True, benchax="9"), listed[30:])
+
+    found, failures = history(listed), history(series([None, None]))
 
     assert (found.changes, found.breaks, found.jump) == ((), (), None)
     assert [stretch.places for stretch in found.stretches] == [tuple(range(60))]
+    assert all(c.blocks == () for c in found.points)  # samples are left behind
+    assert (failures.stretches, failures.changes, failures.breaks, failures.jump) == ((), (), (), None)
 
 
 def test_a_steady_change_below_three_percent_has_no_name() -> None:
@@ -54,16 +60,6 @@ def test_a_comparison_without_a_ratio_is_kept_and_in_no_stretch() -> None:
     assert found.points[12].why == "timeout in compile"
     assert [change.at for change in found.changes] == [10]
     assert 12 not in {place for stretch in found.stretches for place in stretch.places}
-
-
-def test_a_history_of_failures_says_nothing() -> None:
-    found = history(series([None, None]))
-
-    assert (found.stretches, found.changes, found.breaks, found.jump) == ((), (), (), None)
-
-
-def test_samples_are_left_behind() -> None:
-    assert all(c.blocks == () for c in history(series([1.0, 1.1])).points)
 
 
 # ---- breaks -----------------------------------------------------------------------------------------------------
@@ -96,13 +92,6 @@ def test_other_circumstances_are_a_break_and_no_change(changed: dict[str, object
     assert found.changes == ()
     assert found.breaks[0] == Break(20, why)
     assert [len(stretch.places) for stretch in found.stretches[:1]] == [20]
-
-
-def test_commit_and_version_of_benchax_are_no_break() -> None:
-    listed = series(stepping([(5, 1.0)]))
-    listed[3:] = on(replace(HOST, commit="abc", branch="x", is_dirty=True, benchax="9"), listed[3:])
-
-    assert history(listed).breaks == ()
 
 
 def test_a_name_that_was_given_to_another_run_of_the_same_program_is_the_same_baseline() -> None:
@@ -138,24 +127,13 @@ def test_places_that_are_not_known_are_not_taken_for_one() -> None:
 
 
 def test_a_newest_comparison_that_stands_out_is_a_jump_and_not_yet_a_change() -> None:
-    found = history(series([*stepping([(30, 1.0)]), 1.1]))
+    found, known = history(series([*stepping([(30, 1.0)]), 1.1])), history(series(stepping([(30, 1.0), (5, 1.1)])))
+    elsewhere = series([*stepping([(30, 1.0)]), 1.1, 1.0])
+    elsewhere[-1:] = on(ELSEWHERE, elsewhere[-1:])
 
-    assert found.changes == ()
-    assert found.jump == pytest.approx(0.1, abs=0.01)
-
-
-def test_a_change_that_is_known_is_no_jump() -> None:
-    found = history(series(stepping([(30, 1.0), (5, 1.1)])))
-
-    assert [change.at for change in found.changes] == [30]
-    assert found.jump is None
-
-
-def test_the_newest_on_another_machine_is_no_jump() -> None:
-    listed = series([*stepping([(30, 1.0)]), 1.1, 1.0])
-    listed[-1:] = on(ELSEWHERE, listed[-1:])
-
-    assert history(listed).jump is None
+    assert (found.changes, found.jump) == ((), pytest.approx(0.1, abs=0.01))
+    assert ([change.at for change in known.changes], known.jump) == ([30], None)
+    assert history(elsewhere).jump is None
 
 
 # ---- counts -----------------------------------------------------------------------------------------------------

@@ -60,23 +60,15 @@ def test_what_is_left_holds_the_first_bad_one_whatever_is_unclear(data: st.DataO
     assert list(found.verdicts) == [str(i) for i in judge.asked]
 
 
-def test_neighbours_are_asked_where_the_middle_is_unclear() -> None:
-    judge = Judge(first_bad=7, unclear={4, 5})
+def test_neighbours_are_asked_where_the_middle_is_unclear_and_the_search_ends_where_they_are_too() -> None:
+    judge, lost = Judge(first_bad=7, unclear={4, 5}), Judge(first_bad=50, unclear=set(range(1, 99)))
 
-    found = bisect(row(10), judge)
-
-    assert found.first_bad == "7"
-    assert judge.asked[:4] == [9, 4, 3, 5] or judge.asked[:3] == [9, 4, 3]
-
-
-def test_the_search_ends_where_the_neighbours_are_unclear_too() -> None:
-    judge = Judge(first_bad=50, unclear=set(range(1, 99)))
-
-    found = bisect(row(100), judge)
-
-    assert found.first_bad is None
-    assert found.left == tuple(row(100)[1:])
-    assert len(judge.asked) == 1 + 1 + NEIGHBOURS
+    assert bisect(row(10), judge).first_bad == "7"
+    assert judge.asked[:3] == [9, 4, 3]
+    found = bisect(row(100), lost)
+    assert (found.first_bad, found.left) == (None, tuple(row(100)[1:]))
+    assert len(lost.asked) == 1 + 1 + NEIGHBOURS
+    assert verdict_of([]) == "unclear"
 
 
 @pytest.mark.parametrize(
@@ -85,10 +77,6 @@ def test_the_search_ends_where_the_neighbours_are_unclear_too() -> None:
 def test_nothing_is_searched_between_two_that_are_alike(n: int, first_bad: int, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         bisect(row(n), Judge(first_bad))
-
-
-def test_several_cases_are_slower_if_one_is() -> None:
-    assert verdict_of([]) == "unclear"
 
 
 # ---- commits ------------------------------------------------------------------------------------------------------

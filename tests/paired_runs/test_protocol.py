@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from benchax.case import make_case
 from benchax.comparing.error_rates import Trial
 from benchax.comparing.sequential import Effort
 from benchax.measuring.inputs import make_inputs
@@ -69,51 +70,33 @@ def test_a_round_is_begun_only_if_it_can_end_in_time_but_one_is_always_made(max_
     assert judge.now_s == 10.0 * rounds
 
 
-def test_settings_of_a_project_do_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_a_project_do_not_reach_it_and_functions_travel_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker has to find them by name; a plain pickle could not send them at all."""
     monkeypatch.setenv("BENCHAX_TIMEOUT_S", "0.001")
     judge = Judge()
 
     last(judge, 1.0)
-
-    assert {paired_run.options.timeout_s for paired_run in judge.paired_runs} == {None}
-
-
-def test_functions_travel_by_value() -> None:
-    """No worker has to find them by name; a plain pickle could not send them at all."""
-    judge = Judge()
-    last(judge, 1.0)
     sides = judge.paired_runs[0].sides
 
-    sent = pickling.loads(pickling.dumps(sides))
-
-    assert [side.label for side in sent] == ["as it is", "unchanged"]
+    assert {paired_run.options.timeout_s for paired_run in judge.paired_runs} == {None}
+    assert [side.label for side in pickling.loads(pickling.dumps(sides))] == ["as it is", "unchanged"]
     with pytest.raises((AttributeError, pickle.PicklingError)):
         pickle.dumps(sides)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
-def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
+def test_a_plant_is_exactly_so_many_turns_more_and_every_turn_is_computed(kernel: Kernel) -> None:
+    """The compiler has not removed the loop: fewer turns give another result, which is finite."""
     turns: list[int] = []
     counted = replace(kernel, make=lambda n: turns.append(n) or kernel.make(n))
+    args = make_inputs(make_case(kernel.make(1), kernel.specs), 0).args
 
     for share in protocol.PLANTED:
         counted.slower(share)
+    one, two = (jax.jit(kernel.make(n))(*args) for n in (1, 2))
 
     assert turns == [kernel.turns, kernel.turns, kernel.turns * 21 // 20, kernel.turns * 11 // 10]
     assert kernel.turns % 20 == 0
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
-def test_every_turn_is_computed(kernel: Kernel) -> None:
-    """The compiler has not removed the loop: fewer turns give another result, which is finite."""
-    judge = Judge()
-    next(protocol.measure_rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
-    case = judge.paired_runs[0].sides[0].case
-    assert case is not None
-    args = make_inputs(case, 0).args
-
-    one, two = (jax.jit(kernel.make(turns))(*args) for turns in (1, 2))
-
     assert np.isfinite(one).all()
     assert not np.array_equal(one, two)
 

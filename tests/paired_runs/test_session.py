@@ -14,10 +14,10 @@ from benchax.comparing import sequential
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture
 from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFacts
-from benchax.model import CaseId, Failure, Version
+from benchax.model import CaseId, Failure, Noise, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs import session
-from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.paired_run import PairedRun, doubts
 from benchax.progress import ProgressEvent
 from benchax.workers.pool import Pool
 
@@ -273,3 +273,15 @@ def test_compile_times_are_pairs_too() -> None:
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
     assert compiling.ratio == 1
     assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock
+
+
+def test_what_spoils_the_times_is_said() -> None:
+    """Each version that compiled while it was timed, and of a busy machine the busiest process."""
+    recompiled, busy = doubts({"kept": 0, "fresh": 2}, [Noise(others_share=0.02), Noise(others_share=0.4), Noise()])
+
+    assert (recompiled.code, recompiled.severity) == ("recompiled", "error")
+    said = "2 programs were compiled while fresh was being timed: the times contain compiling"
+    assert recompiled.message.startswith(said)
+    assert (busy.code, busy.severity) == ("busy", "warning")
+    assert "other processes used 40 % of the CPU" in busy.message
+    assert doubts({"a": 0, "b": 0}, [Noise(), Noise(others_share=0.05, steal_share=0.0)]) == ()
