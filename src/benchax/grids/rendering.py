@@ -434,7 +434,9 @@ def _mean_of_ends(values: Sequence[float | None]) -> float | None:
 def _ranks(found: Sequence[tuple[str, float | None, Estimate]]) -> tuple[Rank, ...]:
     """Ranks (label, seconds, ratio): those that overlap with the first of a place share it."""
     order = sorted(found, key=lambda each: each[2].value)
-    places = share_places(order, lambda first, one: not _overlap(first[2], one[2]))
+    # Without an interval nothing is known of how far a median may be off.
+    ends = [(0.0 if e.low is None else e.low, math.inf if e.high is None else e.high) for _, _, e in order]
+    places = share_places(ends, lambda first, one: one[0] > first[1])
     return tuple(
         Rank(place, label, time_s, ratio.value, ratio.low, ratio.high)
         for place, (label, time_s, ratio) in zip(places, order, strict=True)
@@ -444,8 +446,3 @@ def _ranks(found: Sequence[tuple[str, float | None, Estimate]]) -> tuple[Rank, .
 def is_wrong(cell: Cell) -> bool:
     """Did it give another result than the reference in any trial?"""
     return not isinstance(cell.agreement, Absent) and not all(each.agrees for each in cell.agreement)
-
-
-def _overlap(a: Estimate, b: Estimate) -> bool:
-    """Without an interval nothing is known of how far a median may be off."""
-    return a.high is None or b.low is None or b.low <= a.high

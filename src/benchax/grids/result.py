@@ -328,7 +328,7 @@ class GridResult:
             MissingPackage: xarray is not installed.
         """
         xarray = require("xarray", doing="making a labelled array of a grid")
-        compile_s = [[_or_nan(self.by_key[f, d].stages.compile_s) for d in self.data] for f in self.functions]
+        compile_s = [[self.by_key[f, d].stages.compile_s for d in self.data] for f in self.functions]
         return xarray.Dataset(
             {
                 "elapsed_s": (("function", self.axis, "i"), self._times(), {"units": "s"}),
@@ -398,7 +398,3 @@ _FIELDS = (
 def _text(seconds: float) -> str:
     # All digits, so that what is read back is the same number.
     return "" if np.isnan(seconds) else repr(float(seconds))
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -95,9 +95,8 @@ def start() -> Reading:
 
 def finish(begun: Reading) -> Noise:
     """Returns the load by all other processes since `begun`. Shares have the value None after a very short interval."""
-    if (time.monotonic() - begun.at_s) * begun.cores < begun.least_s:  # a cell of a grid: reading takes time as well
-        return Noise(_load_1m())
-    return between(begun, start(), load_1m=_load_1m())
+    is_short = (time.monotonic() - begun.at_s) * begun.cores < begun.least_s  # a cell of a grid: reading takes time
+    return between(begun, begun if is_short else start(), load_1m=_load_1m())
 
 
 def between(begun: Reading, ended: Reading, load_1m: float | None = None) -> Noise:
@@ -312,7 +311,9 @@ def note_pace(where: Environment, folder: Path | None = None) -> float | None:
     Returns:
         The standard deviation of their logarithms, as a share; None if fewer than `LEAST_MOMENTS` are known.
     """
-    path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "pace") / _file_name(where)
+    # Hashing is other code in another Python; a home folder may be shared by machines.
+    digest = hashlib.blake2b(f"{where.host}\n{where.processor}\n{where.python}".encode(), digest_size=8)
+    path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "pace") / f"{digest.hexdigest()}.txt"
     known, now = _read(path), _now_s()
     if not known or not 0 <= now - known[-1][0] < APART_S:
         known.append((now, read_pace_s()))
@@ -333,12 +334,6 @@ def scatter(paces_s: Sequence[float]) -> float | None:
 
 def _now_s() -> float:
     return datetime.now(UTC).timestamp()
-
-
-def _file_name(where: Environment) -> str:
-    """Hashing is other code in another Python; a home folder may be shared by machines."""
-    machine = f"{where.host}\n{where.processor}\n{where.python}"
-    return f"{hashlib.blake2b(machine.encode(), digest_size=8).hexdigest()}.txt"
 
 
 def _read(path: Path) -> list[tuple[float, float]]:

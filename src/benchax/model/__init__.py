@@ -32,7 +32,6 @@ from benchax.model.identity import (
     Program,
     Scalar,
     WorkPerCall,
-    param_text,
 )
 from benchax.model.measurement import (
     METRICS,
@@ -117,5 +116,4 @@ __all__ = [
     "Version",
     "WorkPerCall",
     "find_why",
-    "param_text",
 ]

@@ -32,14 +32,14 @@ class CaseId:
     @property
     def label(self) -> str:
         """matmul[n=256, dtype=bf16] eager #tag: for people; two ids may share a label, never an id."""
-        params = f"[{', '.join(f'{k}={param_text(v)}' for k, v in self.params)}]" if self.params else ""
+        params = (
+            f"[{', '.join(f'{k}={v.text if isinstance(v, Opaque) else v}' for k, v in self.params)}]"
+            if self.params
+            else ""
+        )
         rest = [self.variant] if self.variant else []
         rest += [f"#{self.tag}"] if self.tag else []
         return " ".join([self.name + params, *rest])
-
-
-def param_text(value: Any) -> str:
-    return value.text if isinstance(value, Opaque) else str(value)
 
 
 NOT_COMPARED = frozenset({"commit", "branch", "is_dirty", "benchax"})

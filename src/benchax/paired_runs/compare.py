@@ -530,16 +530,12 @@ def compare_jax(
     for version in listed:
         check_version(version)
     with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
-        labels = _label_each(listed)
+        labels = [f"jax {v}{' again' * (v in listed[:i])}" for i, v in enumerate(listed)]
         first, *others = [launch_jax(each, label, suite.tell) for each, label in zip(listed, labels, strict=True)]
         found = [
             c for other in others for c in compare_launches((first, other), suite.selection, limit_s, suite.report)
         ]
         return suite.keep(Comparisons(tuple(found)))
-
-
-def _label_each(versions: Sequence[str]) -> list[str]:
-    return [f"jax {v}{' again' * (v in versions[:i])}" for i, v in enumerate(versions)]
 
 
 @guard_keywords()

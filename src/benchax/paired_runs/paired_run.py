@@ -304,6 +304,11 @@ class PairedSamples:
 
     def context(self, candidate: int, baseline: int = 0) -> Comparison:
         facts = (self.groups[0].facts(candidate) if self.groups else None) or SideFacts()
+        compiles = {
+            version.label: sum(found.compiles for group in self.groups if (found := group.facts(i)))
+            for i, version in enumerate(self.paired_run.versions)
+        }
+        disturbed = doubts(compiles, [group.answer.noise for group in self.groups])
         return Comparison(
             self.paired_run.case,
             "run",
@@ -312,20 +317,13 @@ class PairedSamples:
             "unclear",
             method=self.method,
             numerics=facts.agreement,
-            remarks=(*self.paired_run.remarks, *self.notes, *self._doubts()),
+            remarks=(*self.paired_run.remarks, *self.notes, *disturbed),
             environment=self.environment,
             compared_at=datetime.now(UTC).isoformat(timespec="microseconds"),
             resolution=self.resolution,
             work=facts.work,
             signature=self.groups[-1].answer.signature if self.groups else "",
         )
-
-    def _doubts(self) -> tuple[Remark, ...]:
-        compiles = {
-            version.label: sum(facts.compiles for group in self.groups if (facts := group.facts(i)))
-            for i, version in enumerate(self.paired_run.versions)
-        }
-        return doubts(compiles, [group.answer.noise for group in self.groups])
 
     def _as_it_ran(self, side: int) -> Version:
         version = self.paired_run.versions[side]

@@ -80,9 +80,8 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
     Raises:
         UsageError: the reference has no meaning here.
     """
-    run = find_run(store, reference)
-    rows = store.query(run=run) if run else store.query(commit=commit) if (commit := _commit(reference)) else []
-    if not rows:
+    run, commit = _meaning(store, reference)
+    if not (rows := store.query(run=run, commit=commit)):
         raise _unknown(store, reference)
     # Rows come oldest first: the newest of each case stays.
     return list({m.case: m for m in rows}.values())
@@ -90,13 +89,19 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
 
 def run_ids_of(store: DatabaseStore, reference: str) -> list[str]:
     """The runs that `reference` means, oldest first: of a commit there may be several. Raises as `rows_of` does."""
-    if run := find_run(store, reference):
-        return [run]
-    commit = _commit(reference)
-    found = list(dict.fromkeys(row.run_id for row in store.rows(commit=commit))) if commit else []
-    if not found:
+    run, commit = _meaning(store, reference)
+    if not (rows := store.rows(run=run, commit=commit)):
         raise _unknown(store, reference)
-    return found
+    return list(dict.fromkeys(row.run_id for row in rows))
+
+
+def _meaning(store: DatabaseStore, reference: str) -> tuple[str | None, str | None]:
+    """(run, None) or (None, commit)"""
+    if run := find_run(store, reference):
+        return run, None
+    if len(reference) < 4 or set(reference.lower()) - set("0123456789abcdef"):
+        raise _unknown(store, reference)
+    return None, reference.lower()
 
 
 def find_run(store: DatabaseStore, reference: str) -> str | None:
@@ -115,11 +120,6 @@ def _by_digits(store: DatabaseStore, reference: str) -> str | None:
     )
     # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
     return store.read(lambda c: c.scalar(statement, [reference]), None, since=1)
-
-
-def _commit(reference: str) -> str | None:
-    is_hexadecimal = len(reference) >= 4 and not set(reference.lower()) - set("0123456789abcdef")
-    return reference.lower() if is_hexadecimal else None
 
 
 def _unknown(store: DatabaseStore, reference: str) -> UsageError:
