@@ -126,60 +126,59 @@ def test_processes_that_scatter_all_count(medians: list[float]) -> None:
     assert high > medians[-1]
 
 
-def test_with_enough_earlier_runs_their_range_is_the_interval() -> None:
-    earlier = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07]
-
-    low, high = predict_interval([1.03], earlier, margin=0.5, pace_scatter=0.5) or (0.0, 0.0)
-
-    assert low == pytest.approx(1.007 / (1 + LEAST_MARGIN))
-    assert high == pytest.approx(1.063 * (1 + LEAST_MARGIN))
+EARLIER = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07]
 
 
-def test_two_values_far_apart_claim_little_beyond_themselves() -> None:
-    low, high = predict_interval([1.0], [30.0], margin=0.1) or (0.0, 0.0)
+@pytest.mark.parametrize(
+    ("medians", "earlier", "low", "high"),
+    [
+        ([1.03], EARLIER, 1.007, 1.063),
+        # A run outside of the earlier ones is still inside its own interval.
+        ([2.0, 2.0], [1.0] * ENOUGH_RUNS, 1.0, 2.0),
+    ],
+)
+def test_with_enough_earlier_runs_their_range_is_the_interval(
+    medians: list[float], earlier: list[float], low: float, high: float
+) -> None:
+    found = predict_interval(medians, earlier, margin=0.5, pace_scatter=0.5)
 
-    assert low > 0.7
-    assert high < 43
-
-
-def test_a_run_outside_of_the_earlier_ones_is_still_inside_its_own_interval() -> None:
-    low, high = predict_interval([2.0, 2.0], [1.0] * ENOUGH_RUNS) or (0.0, 0.0)
-
-    assert low == pytest.approx(1 / (1 + LEAST_MARGIN))
-    assert high == pytest.approx(2 * (1 + LEAST_MARGIN))
+    assert found == pytest.approx((low / (1 + LEAST_MARGIN), high * (1 + LEAST_MARGIN)))
+    # Two values far apart claim little beyond themselves.
+    least, most = predict_interval([1.0], [30.0], margin=0.1) or (0.0, 99.0)
+    assert 0.7 < least < most < 43
 
 
 def test_one_process_without_earlier_runs_speaks_for_itself_only() -> None:
     readings = np.random.default_rng(0).uniform(1, 1.1, 50).tolist()
+    eaten = summarize_run([[1.0] * 9, [-1.0] * 9, [1.0] * 9])  # a difference that noise has eaten
 
     assert predict_interval([1.0]) is None
     assert summarize_run([readings]) == summarize(readings)
     assert summarize_run([readings]).scope == "process"
     assert summarize_run([readings], earlier=[1.05]).scope == "run"
+    assert (eaten.low_s, eaten.high_s, eaten.scope) == (None, None, "process")
 
 
-def test_a_difference_that_noise_has_eaten_has_no_interval() -> None:
-    summary = summarize_run([[1.0] * 9, [-1.0] * 9, [1.0] * 9])
-
-    assert (summary.low_s, summary.high_s) == (None, None)
-    assert summary.scope == "process"
+RUNS = [1.0, 1.3] * ENOUGH_RUNS
 
 
-def test_processes_are_added_until_the_interval_is_as_narrow_as_requested() -> None:
-    apart, alike = run("wall", [1.0, 1.25], []), run("wall", [1.0, 1.01], [])
-
-    assert not is_known_well(run("wall", [1.0], []), "wall", None)
-    assert not is_known_well(apart, "wall", None)
-    assert is_known_well(alike, "wall", None)
-    assert not is_known_well(alike, "wall", 0.05)
-    assert is_known_well(apart, "wall", 0.5)
-    # The margin of a program's own time is narrower, and so is the request.
-    assert not is_known_well(run("in_graph", [1.0, 1.08], []), "in_graph", None)
-
-
-def test_one_process_is_enough_if_it_reads_what_earlier_runs_did() -> None:
-    earlier = [1.0, 1.3] * ENOUGH_RUNS
-
-    assert is_known_well(run("wall", [1.2], earlier), "wall", None)
-    assert not is_known_well(run("wall", [1.5], earlier), "wall", None)
-    assert not is_known_well(run("wall", [0.5], earlier), "wall", None)
+@pytest.mark.parametrize(
+    ("timer", "medians", "earlier", "wanted", "is_enough"),
+    [
+        ("wall", [1.0], [], None, False),
+        ("wall", [1.0, 1.25], [], None, False),
+        ("wall", [1.0, 1.01], [], None, True),
+        ("wall", [1.0, 1.01], [], 0.05, False),
+        ("wall", [1.0, 1.25], [], 0.5, True),
+        # The margin of a program's own time is narrower, and so is the request.
+        ("in_graph", [1.0, 1.08], [], None, False),
+        # One process is enough if it reads what earlier runs did.
+        ("wall", [1.2], RUNS, None, True),
+        ("wall", [1.5], RUNS, None, False),
+        ("wall", [0.5], RUNS, None, False),
+    ],
+)
+def test_processes_are_added_until_the_interval_is_as_narrow_as_requested(
+    timer: str, medians: list[float], earlier: list[float], wanted: float | None, is_enough: bool
+) -> None:
+    assert is_known_well(run(timer, medians, earlier), timer, wanted) is is_enough
