@@ -52,18 +52,6 @@ def test_a_tracer_error_names_the_argument_the_line_and_three_remedies(fn, args,
     assert "Traceback" in failure.traceback
 
 
-def test_a_module_of_equinox_that_holds_a_function_is_told_what_takes_it() -> None:
-    equinox = pytest.importorskip("equinox")
-    model = equinox.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
-    with pytest.raises(TypeError) as raised:
-        jax.jit(lambda model, x: model(x))(model, jnp.ones(2))
-
-    failure = diagnose(raised.value, "trace")
-
-    assert failure.message.startswith("TypeError: jax.jit does not take model.activation, a custom_jvp")
-    assert "equinox.filter_jit" in failure.advice
-
-
 def test_our_own_errors_keep_their_hint_as_advice():
     failure = diagnose(UsageError("no such thing 'x'", "y or z", "write y"), "inputs")
 

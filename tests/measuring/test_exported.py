@@ -135,15 +135,6 @@ def test_the_program_donates_what_the_function_donates() -> None:
     assert_same(outputs, subject.call())
 
 
-def test_a_program_says_what_it_wants() -> None:
-    program = exported(built(lambda x, key, n: x[0] * n + jax.random.uniform(key), X, jax.random.key(0), 2.0))
-
-    assert program.content is not None
-    specs = ImportedProgram(program.content).specs
-
-    assert [(s.shape, str(s.dtype)) for s in specs] == [((4, 6), "float32"), ((), "key<fry>"), ((), "float32")]
-
-
 # ---- the same program, the same bytes ---------------------------------------------------------------------------
 
 

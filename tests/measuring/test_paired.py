@@ -93,6 +93,10 @@ def program(fn: Any, *args: Any, **of_the_case: Any) -> bytes:
     return content
 
 
+def builds(document: PairedAnswer) -> list[int]:
+    return [len(side.builds) for side in document.sides]
+
+
 def taken(*sides: Side, blocks: int = 1, **request: Any) -> Any:
     return take_blocks(PairedRequest(sides, blocks=blocks, **request), lambda stage, **facts: None)
 
@@ -201,17 +205,16 @@ def test_the_answer_can_travel_and_tells_of_each_side() -> None:
 def test_all_are_built_at_first_and_every_other_one_in_each_block_thereafter() -> None:
     document = taken(native("a", sine), native("b", sine), blocks=4)
 
-    assert [len(side.builds) for side in document.sides] == [2, 3]
+    assert builds(document) == [2, 3]
 
 
 def test_versions_that_take_long_to_build_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "REBUILD_NS", 1)
 
     document = taken(native("a", sine), native("b", sine), blocks=4)
-    ns = document.wall_ns
 
-    assert [len(side.builds) for side in document.sides] == [1, 1]
-    assert len(ns) == 4
+    assert builds(document) == [1, 1]
+    assert len(document.wall_ns) == 4
 
 
 def test_a_stage_is_told_of_before_it_begins_and_builds_name_their_side() -> None:
@@ -275,14 +278,13 @@ def test_a_function_that_cannot_be_exported_runs_as_it_is_and_says_why(name: str
     side, why = UNEXPORTED[name]
 
     document = taken(Side("old", program=program(sine)), side, blocks=2)
-    ns = document.wall_ns
 
     assert [side.is_program for side in document.sides] == [True, False]
     assert document.sides[1].sha256 is None
     assert document.not_exported[0] is None
     assert document.not_exported[1].startswith(why)
     assert document.sides[1].agreement.agrees
-    assert (ns > 0).all()
+    assert (document.wall_ns > 0).all()
 
 
 def test_static_arguments_and_pytrees_meet_their_program() -> None:
@@ -303,10 +305,9 @@ def test_static_arguments_and_pytrees_meet_their_program() -> None:
 def test_donating_functions_run_beside_each_other(is_stored: bool) -> None:
     old = Side("a", program=program(sine, donate=[0])) if is_stored else native("a", sine, donate=[0])
     document = taken(old, native("b", twice, donate=[0]), blocks=2)
-    ns = document.wall_ns
 
     assert document.failure is None
-    assert (ns > 0).all()
+    assert (document.wall_ns > 0).all()
     assert document.sides[1].agreement.agrees
 
 
@@ -488,24 +489,18 @@ def test_the_persistent_cache_is_off_meanwhile_and_as_it_was_afterwards(
 # ---- executables that processes share ---------------------------------------------------------------------------
 
 
-def builds(document: PairedAnswer) -> list[int]:
-    return [len(side.builds) for side in document.sides]
-
-
 def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
     """Also where both sides are one program: each compiles it once. Settings are as before afterwards."""
     before = jax.config.jax_compilation_cache_dir
     sides = (Side("a", program=program(sine)), Side("b", program=program(sine)))
 
     first = taken(*sides, blocks=3, programs=str(tmp_path))
-    ns = first.wall_ns
     second = taken(*sides, blocks=3, programs=str(tmp_path))
-    again = second.wall_ns
     alone = taken(*sides, blocks=3)
 
     assert [builds(first), builds(second), builds(alone)] == [[1, 1], [0, 0], [2, 2]]
-    assert (ns > 0).all()
-    assert (again > 0).all()
+    assert (first.wall_ns > 0).all()
+    assert (second.wall_ns > 0).all()
     assert first.sides[0].plan
     assert second.sides[0].plan is None
     assert jax.config.jax_compilation_cache_dir == before
@@ -534,7 +529,6 @@ def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_pat
     (tmp_path / "programs").write_bytes(b"")
 
     document = taken(native("a", sine), native("b", twice), programs=str(tmp_path / "programs"))
-    ns = document.wall_ns
 
     assert builds(document) == [1, 1]
-    assert (ns > 0).all()
+    assert (document.wall_ns > 0).all()

@@ -80,16 +80,6 @@ def test_static_and_donated_arguments_of_a_plain_function_reach_the_jit():
     assert given.is_deleted()
 
 
-def test_equinox_filter_jit_is_a_wrapper_with_stages():
-    equinox = pytest.importorskip("equinox")
-    program = program_of(make_case(equinox.filter_jit(double), (X,)))
-
-    lowered = programs.lower(program, None, (X,), {})
-
-    assert (program.kind, program.was_jitted) == ("wrapper", True)
-    assert isinstance(programs.unwrapped(lowered.compile(), jax.stages.Compiled), jax.stages.Compiled)
-
-
 # ---- functions whose call runs nothing ---------------------------------------------------------------------------
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")

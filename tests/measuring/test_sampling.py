@@ -4,6 +4,7 @@ import gc
 import random
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import cycle, repeat
 
 import jax
 import jax.numpy as jnp
@@ -42,14 +43,19 @@ class FakeClock:
         return self.now
 
 
-def test_every_reading_is_kept_in_order():
-    clock, values = FakeClock(), iter(range(10, 10_000))
+def taken(each_ns, readings, timer="wall", clock=None, **options):
+    """The samples of a timer whose readings take `each_ns`."""
+    clock, readings = clock or FakeClock(), iter(readings)
 
     def sample(n):
-        clock.now += 1_000_000
-        return next(values)
+        clock.now += each_ns
+        return next(readings)
 
-    samples = collect("wall", PreparedTimer(sample), replace(OPTIONS, max_samples=50), lambda share: None, clock)
+    return collect(timer, PreparedTimer(sample), replace(OPTIONS, **options), lambda share: None, clock)
+
+
+def test_every_reading_is_kept_in_order():
+    samples = taken(1_000_000, range(10, 10_000), max_samples=50)
 
     first = round(samples.elapsed_s[0] * 1e9)
     assert [round(t * 1e9) for t in samples.elapsed_s] == list(range(first, first + len(samples.elapsed_s)))
@@ -61,14 +67,7 @@ def test_preempted_samples_are_marked_and_stay(monkeypatch):
     # The first reading is that before the samples; calibration needs none.
     switches = iter([0, 0, 1, 1, 1, 2, *[2] * 100])
     monkeypatch.setattr(sampling, "preemptions", lambda: next(switches))
-    clock = FakeClock()
-
-    def sample(n):
-        clock.now += 1_000_000
-        return 1000
-
-    options = replace(OPTIONS, max_samples=8, min_time_s=1.0)
-    samples = collect("wall", PreparedTimer(sample), options, lambda share: None, clock)
+    samples = taken(1_000_000, repeat(1000), max_samples=8, min_time_s=1.0)
 
     assert samples.disturbed == (False, True, False, False, True, False, False, False)
     assert len(samples.elapsed_s) == 8
@@ -77,19 +76,11 @@ def test_preempted_samples_are_marked_and_stay(monkeypatch):
 def test_a_system_that_does_not_tell_preemptions_gives_none(monkeypatch):
     monkeypatch.setattr(sampling, "preemptions", lambda: None)
 
-    samples = collect("wall", PreparedTimer(lambda n: 1000), replace(OPTIONS, max_samples=6), lambda share: None)
-
-    assert samples.disturbed is None
+    assert taken(0, repeat(1000), max_samples=6).disturbed is None
 
 
 def test_time_is_the_limit_where_precision_is_not_reached():
-    clock, toggle = FakeClock(), iter([1, 5] * 10_000)
-
-    def sample(n):
-        clock.now += 10_000_000
-        return next(toggle) * 1_000_000
-
-    samples = collect("wall", PreparedTimer(sample), OPTIONS, lambda share: None, clock)
+    samples = taken(10_000_000, cycle([1_000_000, 5_000_000]))
 
     # The limit is looked at every 20 ms of samples, so twenty of the shorter ones may come after it.
     assert samples.stop == "time"
@@ -117,11 +108,7 @@ def test_differences_that_say_nothing_of_what_they_took_do_not_put_off_the_limit
     """Seen: 120 s of `loop`, for a limit of 0.25 s, after one reading that was negative."""
     clock = FakeClock()
 
-    def sample(n):
-        clock.now += 10_000_000
-        return reading_ns
-
-    samples = collect("loop", PreparedTimer(sample), replace(OPTIONS, min_time_s=0.1), lambda share: None, clock)
+    samples = taken(10_000_000, repeat(reading_ns), "loop", clock, min_time_s=0.1)
 
     assert samples.stop == "time"
     assert clock.now / 1e9 <= 2 * OPTIONS.max_time_s

@@ -93,36 +93,22 @@ def test_the_axis_that_the_mesh_leaves_open_grows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        (case("f32[8]"), "no input of 'f' is sharded\nexpected a spec such as f32[1024@data,512]"),
-        (
-            case("f32[8@data,4@model]"),
-            """inputs of 'f' are sharded over data and model, and --devices grows one axis
-expected a size for the others, such as --mesh model=2""",
-        ),
-        (
-            case("f32[8@data]", mesh="data=2"),
-            """the mesh data=2 has a size for each axis of 'f[mesh=data=2]', and --devices needs one that grows
-expected --mesh without one of: data""",
-        ),
-    ],
+    "what",
+    [case("f32[8]"), case("f32[8@data,4@model]"), case("f32[8@data]", mesh="data=2")],
+    ids=range(3),
 )
-def test_what_cannot_grow_is_refused_with_the_way_out(what: Case, message: str) -> None:
+def test_what_cannot_grow_is_refused_with_the_way_out(what: Case, snapshot: Any) -> None:
     with pytest.raises(UsageError) as error:
         growing_axis(what)
 
-    assert str(error.value) == message
+    assert str(error.value) == snapshot
 
 
-def test_more_devices_than_there_are_is_refused_before_anything_runs() -> None:
+def test_more_devices_than_there_are_is_refused_before_anything_runs(snapshot: Any) -> None:
     with pytest.raises(UsageError) as error:
         measure_scaling(case("f32[8@data]"), (1, 2))
 
-    assert str(error.value) == (
-        "--devices 1,2: there is 1 device\nexpected at most 1\n\n"
-        "hint: on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES=2"
-    )
+    assert str(error.value) == snapshot
 
 
 @pytest.mark.slow

@@ -31,11 +31,7 @@ from benchax.watching.compiles import watch_compiles
 
 
 def build(fn, *args, **of_the_case):
-    case = make_case(fn, args, **of_the_case)
-    entered = []
-    prepared = prepare(case)
-    prepared.tell = entered.append
-    return prepared.built, entered
+    return prepare(make_case(fn, args, **of_the_case)).built
 
 
 @pytest.fixture
@@ -57,7 +53,7 @@ def test_a_jitted_function_that_was_called_before_is_compiled_from_nothing():
     fn(jnp.ones(4))
 
     with watch_compiles() as log:
-        built, _ = build(fn, jnp.ones(4))
+        built = build(fn, jnp.ones(4))
 
     assert log.compiles == 1
     assert built.cache == "off"
@@ -70,7 +66,7 @@ def test_a_wrapper_that_was_compiled_before_has_no_time_to_compile_but_the_reaso
     fn(x)
     fn.lower(x).compile()
 
-    built, _ = build(fn, x)
+    built = build(fn, x)
 
     assert built.cache == "warm"
     assert "compile" not in built.seconds
@@ -82,8 +78,8 @@ def test_the_persistent_cache_is_told_miss_from_hit(persistent_cache):
     def work(x):
         return jnp.tanh(x) + 11
 
-    first, _ = build(work, "f32[8]")
-    second, _ = build(work, "f32[8]")
+    first = build(work, "f32[8]")
+    second = build(work, "f32[8]")
 
     assert (first.cache, second.cache) == ("miss", "hit")
 
@@ -95,8 +91,8 @@ def test_donation_is_seen(jitted):
 
     donating = jax.jit(fn, donate_argnums=0) if jitted else fn
 
-    assert build(donating, "f32[8]", donate=() if jitted else [0])[0].donates
-    assert not build(fn, "f32[8]")[0].donates
+    assert build(donating, "f32[8]", donate=() if jitted else [0]).donates
+    assert not build(fn, "f32[8]").donates
 
 
 def test_transfer_in_moves_the_bytes_of_all_inputs():

@@ -226,18 +226,6 @@ def test_objects_that_are_shared_stay_shared(subject) -> None:
     assert verify(made, "eager").agrees
 
 
-def test_an_empty_step_is_said_to_return_nothing(bench) -> None:
-    net = model()
-
-    m = bench(nnx.jit(lambda model, opt: None), net, optimizer(net), options={"stages": "first_run"})
-
-    assert m.numerics is None
-    assert m.why_absent("numerics") == "it returns nothing, so there is nothing to check"
-    codes = {remark.code for remark in m.remarks}
-    assert "no-outputs" in codes
-    assert "folded" not in codes
-
-
 @pytest.mark.slow
 def test_jax_jit_over_nnx_objects_is_said_to_drop_their_changes(bench) -> None:
     net = model()

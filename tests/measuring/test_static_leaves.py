@@ -248,6 +248,7 @@ def test_what_cannot_be_jitted_is_named_in_one_sentence(
     assert failure is not None
     assert failure.message == message
     assert failure.advice.count(". ") == 0
+    assert ("equinox.filter_jit" in failure.advice) == ("activation" in message)
 
 
 def test_a_setting_of_another_type_is_another_program() -> None:

@@ -29,9 +29,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.inputs import amounts_of
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.memory import observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.purity import why_not_watched
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
 from benchax.measuring.sampling import (
@@ -200,8 +198,7 @@ def measure(
         do_first_work()
     try:
         subject = fill(record, case, options, sampler or TimerSampler(case, options), cold, prepared)
-        with _without_warnings():
-            _export(record, subject, case, options)
+        _export(record, subject, case, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
         _tell(case, "error", error)
@@ -213,6 +210,15 @@ def _tell(case: Case, what: str, value: Any) -> None:
         case.listen(what, value)
 
 
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Silences JAX's warnings that remarks repeat with numbers; as warnings they would break the progress display."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        yield
+
+
+@_without_warnings()
 def fill(
     record: Record,
     case: Case,
@@ -223,29 +229,20 @@ def fill(
 ) -> Subject:
     """Fills the record, as far as `options.stages` reaches. Exceptions of the user's function pass through; the record
     then has all earlier results."""
-    with _without_warnings():
-        if prepared is None:
-            prepared = prepare(case, options.seed, record.enter)
-        prepared.tell = record.enter
-        record.signature = prepared.inputs.signature
-        with record.or_absent("work"):
-            record.amounts = amounts_of(case, prepared.inputs)
-        subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
-        subject = _run(record, case, prepared, subject, options, sampler)
-        why = f"only stages={options.stages!r} was asked for"
-        parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
-        record.absent += [Absent(what, why, is_by_choice=True) for part in parts for what in part]
-        record.noise = noise.finish(record.reading)
-        record.remarks = remarks(record, prepared, subject, sampler.examines)
-        return subject
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Silences JAX's warnings that remarks repeat with numbers; as warnings they would break the progress display."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        yield
+    if prepared is None:
+        prepared = prepare(case, options.seed, record.enter)
+    prepared.tell = record.enter
+    record.signature = prepared.inputs.signature
+    with record.or_absent("work"):
+        record.amounts = amounts_of(case, prepared.inputs)
+    subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
+    subject = _run(record, case, prepared, subject, options, sampler)
+    why = f"only stages={options.stages!r} was asked for"
+    parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
+    record.absent += [Absent(what, why, is_by_choice=True) for part in parts for what in part]
+    record.noise = noise.finish(record.reading)
+    record.remarks = remarks(record, prepared, subject, sampler.examines)
+    return subject
 
 
 def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines: bool, is_stored: bool) -> Subject:
@@ -265,7 +262,7 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     record.enter("trace")
     with record.or_absent("purity"):
         record.purity = purity.check(subject, built, case.id.name, prepared.surroundings.put_back)
-        if why := why_not_watched():
+        if why := purity.why_not_watched():
             record.absent.append(Absent("purity.clock_reads", why))
     return replace(subject, impure=record.purity.difference)
 
@@ -287,9 +284,9 @@ def _run(
                 stack.enter_context(memory.mapping_every_block())
         subject = _called(record, case, prepared, subject, sampler)
         if is_observed:
-            observe_next_call(record, subject)
+            memory.observe_next_call(record, subject)
     if not is_observed and not is_whole:
-        observe_memory(record, subject, options)
+        memory.observe_memory(record, subject, options)
     if options.stages == "first_run":
         return subject
     if is_whole:
@@ -309,7 +306,7 @@ def _run(
             with record.or_absent("devices.shares"):
                 record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
         # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
-        observe_memory(record, subject, options)
+        memory.observe_memory(record, subject, options)
     return subject
 
 
@@ -366,6 +363,7 @@ def _drop_disturbed_floor(record: Record, subject: Subject) -> None:
         record.absent.append(Absent("stages.call_floor", f"{why}: the machine was disturbed"))
 
 
+@_without_warnings()
 def _export(record: Record, subject: Subject, case: Case, options: Options) -> None:
     """The program, for comparisons to come; looked up where it is stored, which takes a tenth of exporting it."""
     if options.store == "off":

@@ -96,13 +96,12 @@ def leaves_of(subject: Subject) -> Inputs:
 
 def is_same_program(one: bytes, other: bytes) -> bool:
     """Are they equal but for names of files and numbers of lines? Under one JAX that is the same executable."""
-    return one == other or _text(one) == _text(other)
-
-
-def _text(content: bytes) -> str:
-    """StableHLO without locations."""
-    found = ImportedProgram(content)
-    return programs.trace(found.program(), found.specs, {}).lower().as_text()
+    if one == other:
+        return True
+    imported = [ImportedProgram(content) for content in (one, other)]
+    # StableHLO without locations.
+    first, second = (programs.trace(each.program(), each.specs, {}).lower().as_text() for each in imported)
+    return first == second
 
 
 class ImportedProgram:

@@ -23,7 +23,6 @@ from benchax.case import Case, check_work
 from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import positional_names
 from benchax.measuring import state
-from benchax.measuring.state import Parts
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
 from benchax.static_leaves import hide_argument, reveal
 from benchax.units import plural
@@ -62,7 +61,7 @@ class Inputs:
         return state.is_stateful(without_static(self.args, self.kwargs, self.static))
 
     @cached_property
-    def parts(self) -> Parts:
+    def parts(self) -> state.Parts:
         return state.take_apart(without_static(self.args, self.kwargs, self.static), self.labels)
 
     def renewed(self, copy: bool = True) -> Call:
@@ -76,8 +75,12 @@ class Inputs:
             return jax.block_until_ready(jax.tree.map(copied, call)) if copy else call
         leaves = [copied(leaf) for leaf in self.parts.leaves] if copy else self.parts.leaves
         args, kwargs = jax.block_until_ready(self.parts.merge(leaves))
-        static = {name: value for name, value in self.kwargs.items() if name in self.static}
-        return tuple(self.args[i] if i in self.static else value for i, value in enumerate(args)), kwargs | static
+        return self.with_static(args, kwargs, self.static)
+
+    def with_static(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[int | str, ...]) -> Call:
+        """Undoes `without_static`."""
+        named = {name: value for name, value in self.kwargs.items() if name in static}
+        return tuple(value if i in static else args[i] for i, value in enumerate(self.args)), kwargs | named
 
 
 def copied(leaf: Any) -> Any:

@@ -17,7 +17,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -101,14 +101,10 @@ def _remove_oldest(folder: Path, most_bytes: int) -> None:
         total -= size
 
 
-@contextmanager
-def keep_programs() -> Iterator[None]:
+def keep_programs() -> AbstractContextManager[None]:
     """Inside the block, programs are read from and written to the folder of this machine, if there is one."""
-    if not (folder := kept_programs()):
-        yield
-        return
-    with share_programs(folder):
-        yield
+    folder = kept_programs()
+    return share_programs(folder) if folder else nullcontext()
 
 
 @contextmanager

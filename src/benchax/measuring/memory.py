@@ -94,8 +94,13 @@ def read_range(
     rises: list[int] = []
     most = most_readings
     while len(rises) < most and not (len(rises) >= AGREEING and is_one_figure(min(rises), max(rises))):
-        rise, elapsed_s = read_rise(call)
-        rises.append(rise)
+        before = _settled(_glibc())
+        # Only now: the mark falls to what is resident at this moment, which before the wait held what was still to be
+        # freed.
+        _CLEAR_REFS.write_text("5")
+        outputs, elapsed_s = _call(call)
+        rises.append(_status_bytes("VmHWM") - before)
+        del outputs
         if elapsed_s >= longest_s:
             most = least_readings
     if max(rises) < ACCURACY_BYTES:
@@ -108,19 +113,6 @@ def read_range(
 def is_one_figure(least: int, most: int) -> bool:
     """Within 3 %, or as near as the method can tell?"""
     return most - least <= max(SAME_SHARE * most, ACCURACY_BYTES)
-
-
-def read_rise(call: Callable[[], Any]) -> tuple[int, float]:
-    """(bytes, seconds) of one call, inside `mapping_every_block`, where a call has been before. The call takes longer
-    than others: every block is mapped."""
-    before = _settled(_glibc())
-    # Only now: the mark falls to what is resident at this moment, which before the wait held what was still to be
-    # freed.
-    _CLEAR_REFS.write_text("5")
-    outputs, elapsed_s = _call(call)
-    peak = _status_bytes("VmHWM")
-    del outputs
-    return peak - before, elapsed_s
 
 
 def _call(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -239,7 +231,16 @@ def observed_device_range(call: Callable[[], Any], device: Any, readings: int) -
 
 
 def _read_device_rise(call: Callable[[], Any], device: Any) -> int:
-    filler = _fill_below_mark(device)
+    in_use, mark = device_usage(device)
+    try:
+        with jax.default_device(device):
+            filler = jax.block_until_ready(jnp.zeros(mark - in_use, jnp.uint8))
+    except Exception as error:
+        # JaxRuntimeError of its own kind in each version. Harmless: what could not be read is said.
+        raise NotMeasured(
+            f"the allocator's mark is {size(mark - in_use)} above what is in use, and that cannot be "
+            f"filled ({type(error).__name__})"
+        ) from error
     in_use, mark = device_usage(device)
     outputs = jax.block_until_ready(call())
     _, peak = device_usage(device)
@@ -247,19 +248,6 @@ def _read_device_rise(call: Callable[[], Any], device: Any) -> int:
     if peak <= mark:
         raise NotMeasured(f"it took no more than the {size(mark - in_use)} by which the allocator's mark was higher")
     return peak - in_use
-
-
-def _fill_below_mark(device: Any) -> Any:
-    in_use, mark = device_usage(device)
-    try:
-        with jax.default_device(device):
-            return jax.block_until_ready(jnp.zeros(mark - in_use, jnp.uint8))
-    except Exception as error:
-        # JaxRuntimeError of its own kind in each version. Harmless: what could not be read is said.
-        raise NotMeasured(
-            f"the allocator's mark is {size(mark - in_use)} above what is in use, and that cannot be "
-            f"filled ({type(error).__name__})"
-        ) from error
 
 
 # ---- memory rises ----------------------------------------------------------------------------------------------------

@@ -41,7 +41,6 @@ from benchax.environment import jax_facts
 from benchax.errors import NotMeasured, UsageError
 from benchax.json_values import Json
 from benchax.machine import noise
-from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
 from benchax.measuring.inputs import Inputs, amounts_of, fit, make_inputs, make_like, signature, static_arguments
@@ -220,6 +219,12 @@ class Version:
         # The text tells whether outputs can be fed back; to print it takes as long as a short build.
         self.subject = replace(subject, hlo=prepared.hlo) if subject.donates else subject
 
+    def take_inputs(self, inputs: Inputs) -> None:
+        """Samples after this are calls on these inputs."""
+        self.inputs = inputs
+        self.subject = replace(self.subject, inputs=self.own_inputs)
+        self.timer = wall.prepare(self.subject)
+
     def warm_up(self, is_new: bool) -> None:
         """A version that was warm in the block before only needs one call, to meet its new buffers."""
         if is_new:
@@ -362,7 +367,7 @@ def are_one(versions: Sequence[Version]) -> bool:
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
     """Runs the versions; a version that fails ends it, and the answer says only that."""
     try:
-        with without_cache(), paused_gc():
+        with without_cache(), noise.paused_gc():
             return _take(request, say)
     except Unfit as unfit:
         return PairedAnswer(failure=diagnose(unfit.cause, unfit.stage), failed_side=unfit.side)

@@ -23,7 +23,6 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Call, Inputs, make_inputs, undeclared_static
-from benchax.measuring.program import CallableProgram, program_of, refuse_result
 from benchax.measuring.stages import is_cache_on, timed
 from benchax.measuring.state import Surroundings
 from benchax.measuring.timers.base import Ready, Subject
@@ -114,14 +113,14 @@ def prepare(case: Case, seed: int = 0, enter: Enter = lambda step: None) -> Prep
     """
     enter("inputs")
     inputs = make_inputs(case, seed)
-    return Prepared(program_of(case, inputs), inputs, enter)
+    return Prepared(programs.program_of(case, inputs), inputs, enter)
 
 
 @dataclass(eq=False)
 class Prepared:
     """A program and its inputs, and what has been made of them so far."""
 
-    program: CallableProgram
+    program: programs.CallableProgram
     inputs: Inputs
     tell: Enter = lambda step: None
     forgets: bool = True
@@ -223,7 +222,7 @@ class Prepared:
         copied = is_eager and self.inputs.anew is None
         ready = Ready(subject, self.program.call, *(self.inputs.renewed() if copied else subject.calls(1)[0]))
         with watch_compiles() as log:
-            result, elapsed_s = timed(lambda: jax.block_until_ready(refuse_result(ready())))
+            result, elapsed_s = timed(lambda: jax.block_until_ready(programs.refuse_result(ready())))
         arrays = [leaf for leaf in jax.tree.leaves((ready.args, ready.kwargs)) if isinstance(leaf, jax.Array)]
         donates = subject.donates or (is_eager and any(array.is_deleted() for array in arrays))
         return FirstRun(replace(subject, outputs=ready.outcome(result), donates=donates), elapsed_s, log.compiles)

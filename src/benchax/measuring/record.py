@@ -23,7 +23,6 @@ from benchax.errors import NotMeasured
 from benchax.json_values import decode_value, encode_value
 from benchax.kept_peaks import kept_peaks
 from benchax.machine import noise
-from benchax.machine.noise import Reading
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
 from benchax.model import (
@@ -82,7 +81,7 @@ class Record:
 
     progress: Progress
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
-    reading: Reading = field(default_factory=lambda: noise.start())
+    reading: noise.Reading = field(default_factory=lambda: noise.start())
     """The machine's load by other processes, from now on."""
     stage: str = "inputs"
     signature: str = ""

@@ -203,10 +203,7 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
     # Nobody can look into the calls of libraries; a program of transcendentals alone has no FLOPs by XLA's count.
     if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(hlo):
         return None
-    before, after = (
-        least_operations(lowered.as_text(dialect="hlo") if lowered is not None else ""),
-        least_operations(hlo),
-    )
+    before, after = least_operations(lowered.as_text(dialect="hlo") if lowered else ""), least_operations(hlo)
     if before is None or after is None or before < INLINE_FLOPS or after >= FOLDED_SHARE * before:
         return None
     return Remark(
@@ -317,8 +314,11 @@ def _of_times(record: Record, prepared: Prepared, times: CallTimes) -> Iterator[
             f"still changing after {warmup.calls} warm-up calls ({warmup.compiles} of them compiled): the first "
             "samples may be slower than the last",
         )
-    if wall is not None and wall.median_s <= HANDOVER_LIMIT_S and is_handed_over(prepared.inline_flops):
-        yield from _of_handing_over(record, times, wall, prepared.inline_flops or 0.0)
+    inline_flops = prepared.inline_flops or 0.0
+    is_async = jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False
+    is_handed_over = inline_flops >= INLINE_FLOPS and is_async and jax.default_backend() == "cpu"
+    if wall is not None and wall.median_s <= HANDOVER_LIMIT_S and is_handed_over:
+        yield from _of_handing_over(record, times, wall, inline_flops)
     coarse = [(s, s.summary.median_s * s.iterations) for s in record.samples]
     for s, sample_s in coarse:
         if s.resolution_s and 0 < sample_s < s.resolution_s / COARSE_SHARE:
@@ -333,12 +333,6 @@ def _of_times(record: Record, prepared: Prepared, times: CallTimes) -> Iterator[
             "holds. The outputs can't be fed back: they don't fit, don't stay finite, or change how long the next call "
             "takes (a sort, a branch, an open loop). A loop that keeps its data in a cache takes less.",
         )
-
-
-def is_handed_over(inline_flops: float | None) -> bool:
-    """Does each call go through XLA:CPU's thread pool?"""
-    is_async = jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False
-    return inline_flops is not None and inline_flops >= INLINE_FLOPS and is_async and jax.default_backend() == "cpu"
 
 
 def _of_handing_over(record: Record, times: CallTimes, wall: Summary, inline_flops: float) -> Iterator[Remark]:

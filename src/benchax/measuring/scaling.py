@@ -29,12 +29,9 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fake_devices, make_inputs
-from benchax.measuring.paired import take_rounds
+from benchax.measuring.paired import Version, calibrated, take_rounds
 from benchax.measuring.prepare import prepare
-from benchax.measuring.sampling import warm_up
 from benchax.measuring.stages import is_fake
-from benchax.measuring.timers import wall
-from benchax.measuring.timers.base import Subject
 from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
 from benchax.results.experiment import Scaling, ScalingCurve, ScalingKind, ScalingPoint
@@ -139,9 +136,14 @@ class _Running:
     work: float
     """Rows, in multiples of those at the fewest devices."""
     case: Case
-    subject: Subject
+    version: Version
     calls: int
+    """In a sample."""
     blocks: list[list[float]]
+
+    def sample(self) -> float:
+        """Seconds of a call. Another one wakes the threads before, which have slept while others ran."""
+        return self.version.sample(self.calls, wakes=True)[0] / 1e9 / self.calls
 
 
 def _curve(
@@ -165,7 +167,7 @@ def _curve(
             one = _start(placed, point, work, seed)
             if kind == "strong" and running:
                 first = running[0]
-                agreement = compare(one.subject.outputs, first.subject.outputs, against="baseline")
+                agreement = compare(one.version.subject.outputs, first.version.subject.outputs, against="baseline")
                 if not agreement.agrees:
                     raise UsageError(f"its result differs from that of {first.point.devices}: {agreement.why}")
             running.append(one)
@@ -201,20 +203,22 @@ def _placed(case: Case, axis: str, rest: dict[str, int], count: int, times: int)
 
 def _start(case: Case, point: ScalingPoint, work: float, seed: int) -> _Running:
     prepared = prepare(case, seed)
-    subject = prepared.call_first().subject
-    warmup = warm_up(subject.ready, 0.2)
-    point = replace(point, signature=prepared.inputs.signature)
-    return _Running(point, work, case, subject, max(1, min(1000, round(200e-6 / warmup.least_s))), [])
+    version = Version(point.mesh, lambda: prepared.program, prepared.inputs)
+    version.build()
+    version.warm_up(is_new=True)
+    calls, _ = calibrated([version.timer])
+    return _Running(replace(point, signature=prepared.inputs.signature), work, case, version, calls, [])
 
 
 def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
     rng, limit_s = random.Random(seed), max_time_s * len(running) / BLOCKS
     with paused_gc():
         for block in range(BLOCKS):
-            samplers = [_sampler_of(one, seed + block) for one in running]
+            for one in running:
+                one.version.take_inputs(make_inputs(one.case, seed + block))
             until_s = perf_counter() + limit_s
             taken = take_rounds(
-                samplers,
+                [one.sample for one in running],
                 rng,
                 lambda n, until_s=until_s: n < LEAST_ROUNDS or (n < MOST_ROUNDS and perf_counter() < until_s),
             )
@@ -222,24 +226,12 @@ def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
                 one.blocks.append(seconds)
 
 
-def _sampler_of(one: _Running, seed: int) -> Callable[[], float]:
-    """Seconds of a call on new data, which the compiled program takes as it took the first."""
-    timer = wall.prepare(replace(one.subject, inputs=make_inputs(one.case, seed)))
-
-    def sample() -> float:
-        timer.sample(1)  # wakes the threads, which have slept while others ran
-        return timer.sample(one.calls) / 1e9 / one.calls
-
-    return sample
-
-
 def _judge(one: _Running, first: _Running, before: _Running | None) -> ScalingPoint:
     median_s = median(seconds for block in one.blocks for seconds in block)
     point = replace(one.point, median_s=median_s)
     if before is None:
         return point
-    throughput = _gain(one, first)
-    devices = one.point.devices / first.point.devices
+    throughput, devices = _gain(one, first), one.point.devices / first.point.devices
     efficiency = throughput.map(lambda factor: factor / devices)
     return replace(point, throughput=throughput, efficiency=efficiency, gain=_gain(one, before))
 

@@ -25,7 +25,6 @@ from benchax.machine.noise import clock_resolution_s
 from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, copied, without_static
 from benchax.measuring.program import CallableProgram
-from benchax.measuring.state import CallOutcome, Parts, Values, changed_names, data_of, is_carried
 from benchax.model import Census
 from benchax.numerics import describe_nonfinite
 from benchax.program.hlo import is_value_dependent
@@ -165,11 +164,11 @@ class Subject:
         # Numbers stand for the leaves that count; no other leaf is a number.
         args, _ = self._merge()([*range(len(self.dynamic_leaves))])
         numbers = itertools.count()
-        outputs = jax.tree.map(lambda leaf: next(numbers) if is_carried(leaf) else leaf, self.outputs)
+        outputs = jax.tree.map(lambda leaf: next(numbers) if state.is_carried(leaf) else leaf, self.outputs)
         fed: dict[int, int] = {}
         for place, output in self.feedback.places:
             pair = jax.tree.leaves(args[place]), jax.tree.leaves(outputs if output is None else outputs[output])
-            taken, given = ([leaf for leaf in leaves if is_carried(leaf)] for leaves in pair)
+            taken, given = ([leaf for leaf in leaves if state.is_carried(leaf)] for leaves in pair)
             fed |= zip(taken, given, strict=True)
         return fed
 
@@ -221,7 +220,7 @@ class Subject:
     @property
     def returned(self) -> Any:
         """The return value of the function, without the values that it changed."""
-        return self.outputs.outputs if isinstance(self.outputs, CallOutcome) else self.outputs
+        return self.outputs.outputs if isinstance(self.outputs, state.CallOutcome) else self.outputs
 
     @property
     def dynamic(self) -> Call:
@@ -230,14 +229,14 @@ class Subject:
         return hide_all(call) if self.program.hide is hide_all else call
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> state.Parts:
         """The values inside `dynamic`."""
         return state.take_apart(self.dynamic, self.inputs.labels)
 
     @property
     def dynamic_leaves(self) -> list[Any]:
         """The run-time inputs of the compiled program: arrays and Python numbers."""
-        return [leaf for leaf in self.parts.leaves if is_carried(leaf)]
+        return [leaf for leaf in self.parts.leaves if state.is_carried(leaf)]
 
     @property
     def mutated(self) -> tuple[str, ...]:
@@ -247,7 +246,7 @@ class Subject:
             return ()
         key, after = id(self.program), self._after(inner)
         if key not in self.inputs.mutated:  # with the program, so that no other one can have its id
-            self.inputs.mutated[key] = self.program, changed_names(lambda values: after(values)[1], self.parts)
+            self.inputs.mutated[key] = self.program, state.changed_names(lambda values: after(values)[1], self.parts)
         return self.inputs.mutated[key][1]
 
     def body(self, inner: Callable[..., Any]) -> Callable[[list[Any]], Any]:
@@ -262,17 +261,17 @@ class Subject:
             return plain
         after, names = self._after(inner), self.mutated
 
-        def body(values: list[Any]) -> CallOutcome:
+        def body(values: list[Any]) -> state.CallOutcome:
             outputs, now = after(values)
             leaves = state.take_apart(self.program.hide(outputs)).leaves
-            return CallOutcome(leaves, {name: data_of(now[name]) for name in names})
+            return state.CallOutcome(leaves, {name: state.data_of(now[name]) for name in names})
 
         return body
 
-    def _after(self, inner: Callable[..., Any]) -> Callable[[list[Any]], tuple[Any, Values]]:
+    def _after(self, inner: Callable[..., Any]) -> Callable[[list[Any]], tuple[Any, state.Values]]:
         merge, labels = self._merge(), self.inputs.labels
 
-        def after(values: list[Any]) -> tuple[Any, Values]:
+        def after(values: list[Any]) -> tuple[Any, state.Values]:
             args, kwargs = reveal(merge(values))
             outputs = inner(*args, **kwargs)
             return outputs, state.take_apart(without_static(tuple(args), kwargs, self.static), labels).values
@@ -284,9 +283,8 @@ class Subject:
 
         def merge(values: list[Any]) -> Call:
             given = iter(values)
-            args, kwargs = parts.merge([next(given) if is_carried(leaf) else leaf for leaf in parts.leaves])
-            args = tuple(value if i in self.static else args[i] for i, value in enumerate(inputs.args))
-            return args, kwargs | {name: value for name, value in inputs.kwargs.items() if name in self.static}
+            args, kwargs = parts.merge([next(given) if state.is_carried(leaf) else leaf for leaf in parts.leaves])
+            return inputs.with_static(args, kwargs, self.static)
 
         return merge
 
@@ -349,9 +347,9 @@ class Ready:
             return hide(result)
         now, before = self.state(), self._subject.inputs.parts.values
         names = self._names if self._is_traced else [n for n in now if now[n] is not before.get(n)]
-        return CallOutcome(hide(result[0]), {name: data_of(now[name]) for name in names})
+        return state.CallOutcome(hide(result[0]), {name: state.data_of(now[name]) for name in names})
 
-    def state(self) -> Values:
+    def state(self) -> state.Values:
         """All that the mutable arguments hold now."""
         return state.take_apart(self._dynamic, self._subject.inputs.labels).values
 

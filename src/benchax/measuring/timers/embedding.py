@@ -40,8 +40,6 @@ from benchax.measuring.state import data_of, is_carried, is_key
 from benchax.measuring.timers.base import Subject, refuse
 from benchax.model import Census, Form
 from benchax.program import census, hlo
-from benchax.program.census import OperationTally, ProgramDifference
-from benchax.program.hlo import Computation, Module, entry_uses_parameters
 
 Leaves = list[Any]
 Body = Callable[[Leaves], Any]
@@ -84,7 +82,7 @@ def embed(subject: Subject, most_calls: int) -> Embedded:
             "it takes no arrays: nothing ties one repetition to the next, and XLA would run it once",
         ),
         (
-            entry_uses_parameters(subject.hlo) is False,
+            hlo.entry_uses_parameters(subject.hlo) is False,
             "its compiled program does not depend on its inputs, so that it would be computed once for all",
         ),
     )
@@ -173,7 +171,7 @@ class Proven:
 
 def compile_proven(
     make: Callable[[Run], Callable[..., Any]],
-    find: Callable[[Module], Computation | None],
+    find: Callable[[hlo.Module], hlo.Computation | None],
     numbers: tuple[Any, Any],
     function: Embedded,
     subject: Subject,
@@ -193,7 +191,7 @@ def compile_proven(
     # The work of the function's own executable. If that is not accessible, the same function is compiled again.
     text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
     alone = _read(text)
-    differences: list[ProgramDifference] = []
+    differences: list[census.ProgramDifference] = []
     for form, run in FORMS.items():
         compiled = jax.jit(make(run)).lower(*numbers, *leaves).compile()
         text = compiled.as_text() or ""
@@ -209,7 +207,7 @@ def compile_proven(
     raise NotMeasured(explain(min(differences, key=lambda each: each.missing + each.added)))
 
 
-def explain(difference: ProgramDifference) -> str:
+def explain(difference: census.ProgramDifference) -> str:
     """Why a region is not the function, in a sentence."""
     if difference.missing > census.MOST_MISSING:
         return f"inside a loop XLA does only {census.describe_missing(difference)} operations every time"
@@ -218,7 +216,7 @@ def explain(difference: ProgramDifference) -> str:
     )
 
 
-def record(timed: OperationTally, alone: OperationTally, form: Form) -> Census:
+def record(timed: census.OperationTally, alone: census.OperationTally, form: Form) -> Census:
     """Makes the entry of the row: the operations that cost something, most expensive first."""
     names = sorted(
         (n for n in {*timed, *alone} if census.price(n)),
@@ -228,5 +226,5 @@ def record(timed: OperationTally, alone: OperationTally, form: Form) -> Census:
 
 
 @lru_cache(maxsize=1)  # `in_graph` and `loop` ask for the same
-def _read(text: str) -> OperationTally:
+def _read(text: str) -> census.OperationTally:
     return census.take_census(hlo.parse(text))
