@@ -44,11 +44,7 @@ def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[l
     """
     values = dict(map(values_of, params))
     if ":" in what[0] and not Path(what[0]).exists():
-        cases = target_cases(what[0], what[1:], values)
-        kept = [case for case in cases if matches(case.id, pattern)]
-        if not kept:
-            raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
-        return kept, []
+        return _matching(target_cases(what[0], what[1:], values), pattern), []
     return find([Path(path) for path in what], values, pattern)
 
 
@@ -107,11 +103,17 @@ def find(
             if len(paths) == 1 and paths[0].is_file()
             else f"to measure one function without a file: {A_FUNCTION}",
         )
-    kept = [c for c in cases if matches(c.id, pattern)]
-    if not kept and not broken:  # what was asked for may be in the file that broke
-        raise UsageError(f"no case matches {pattern!r}", one_of({c.id.label for c in cases}, pattern))
+    kept = _matching(cases, pattern, broken)
     _refuse_twins(kept)
     return kept, broken
+
+
+def _matching(cases: Sequence[Case], pattern: str, broken: Sequence[Failure] = ()) -> list[Case]:
+    """Raises `UsageError` without any. A file in `broken` may have those that were asked for."""
+    kept = [case for case in cases if matches(case.id, pattern)]
+    if not kept and not broken:
+        raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
+    return kept
 
 
 def _refuse_twins(cases: Sequence[Case]) -> None:

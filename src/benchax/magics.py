@@ -142,17 +142,18 @@ def function_of(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> tuple[Cal
 def _names_read(body: Sequence[ast.stmt]) -> list[str]:
     """Names that are read before anything is assigned to them."""
     read: dict[str, None] = {}
-    assigned: set[str] = set()
-    for statement in body:
-        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-        read |= dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in assigned)
-        assigned |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    for position, statement in enumerate(body):
+        assigned = _names_assigned(body[:position])
+        read |= dict.fromkeys(name for name in _names(statement, ast.Load) if name not in assigned)
     return [name for name in read if not hasattr(builtins, name)]
 
 
 def _names_assigned(body: Sequence[ast.stmt]) -> list[str]:
-    found = (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name))
-    return [*dict.fromkeys(node.id for node in found if isinstance(node.ctx, ast.Store))]
+    return [*dict.fromkeys(name for statement in body for name in _names(statement, ast.Store))]
+
+
+def _names(statement: ast.stmt, context: type[ast.expr_context]) -> list[str]:
+    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, context)]
 
 
 def _is_data(value: Any) -> bool:

@@ -244,9 +244,7 @@ def _why_nothing(failed: Sequence[str]) -> str:
     if not kinds:
         return "Not measured, because no row of this test holds a number."
     counted = ", ".join(f"{kind} ({kinds.count(kind)} ×)" for kind in dict.fromkeys(kinds))
-    if len(kinds) == len(failed):
-        return f"Not measured, because every run failed: {counted}."
-    return f"Not measured, because {len(kinds)} of {len(failed)} rows failed, and the others hold no number: {counted}."
+    return f"Not measured, because {len(kinds)} of {len(failed)} rows failed: {counted}."
 
 
 def notes(panels: Sequence[Panel], instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ TESTS = [("t.py::a", measured(1)), ("t.py::b", rows(1, status="timeout")), ("t.p
         (history(rows(2), TEST), "Not measured, because no row of this test holds a number."),
         (
             history(rows(2, status=["error", "ok"]), TEST),
-            "Not measured, because 1 of 2 rows failed, and the others hold no number: error (1 ×).",
+            "Not measured, because 1 of 2 rows failed: error (1 ×).",
         ),
         (
             history(changed(measured(3, timer=["loop", "", "loop"]), 1, environment="", jax=""), TEST),
