@@ -326,7 +326,7 @@ def test_without_products_there_is_nothing_to_round() -> None:
         BF16.change(make_case(jnp.matmul, ("bf16[4,4]", "bf16[4,4]")))
 
 
-# ---- `experiments/variants/scans.py`: what a scan computes of its inputs alone, before it ----
+# ---- What a scan computes of its inputs alone, before it ----
 
 
 W, XS = "f32[16,16]", "f32[12,8,16]"
@@ -594,18 +594,13 @@ def test_other_inputs_than_those_of_a_step_are_refused(args: tuple[Any, ...], kw
 # ---- A loop in five ways; looked at in a real worker, run times by hand ----
 
 
-def sine_step(i: Any, state: Any) -> Any:
-    return jnp.sin(state) + i
-
-
-def found(sine_step: Any, init: Any, n: int | Callable[[Any], Any], lab: WorkerLab) -> Experiment:
-    case = make_case(WrittenLoop(sine_step, n), (init,), name="step", jit=False)
-    return measure_loop(case, sine_step, n, lab)
+def found(step: Any, init: Any, n: int | Callable[[Any], Any], lab: WorkerLab) -> Experiment:
+    return measure_loop(make_case(WrittenLoop(step, n), (init,), name="step", jit=False), step, n, lab)
 
 
 def test_five_ways_give_the_same_state() -> None:
     lab = ScriptedLab({"lax-loop": 0.1})
-    e = found(sine_step, "f32[8]", 5, lab)
+    e = found(step, "f32[8]", 5, lab)
 
     assert [row.name for row in e.rows] == ["inner-jit", "lax-loop", "unrolled", "scan"]
     assert {row.status for row in e.rows} == {"ok"}
@@ -633,7 +628,7 @@ def test_a_body_that_cannot_be_traced_fails_in_its_rows_and_the_loop_itself_stay
 
 
 def test_long_loops_are_not_unrolled() -> None:
-    e = found(sine_step, "f32[2]", MOST_UNROLLED + 1, ScriptedLab())
+    e = found(step, "f32[2]", MOST_UNROLLED + 1, ScriptedLab())
 
     assert e.row("unrolled").status == "not_available"
     assert str(MOST_UNROLLED + 1) in e.row("unrolled").reason
@@ -642,6 +637,6 @@ def test_long_loops_are_not_unrolled() -> None:
 @pytest.mark.parametrize("n", [0, -1, True, 1.5, "3"])
 def test_a_trip_count_is_checked(n: Any) -> None:
     with pytest.raises(UsageError, match="trip count") as caught:
-        loops(sine_step, "f32[8]", n)
+        loops(step, "f32[8]", n)
 
     assert repr(n) in str(caught.value)

@@ -34,7 +34,6 @@ from benchax.experiments import pipeline
 from benchax.experiments.functions import find_batch
 from benchax.experiments.variant import Asked
 from benchax.experiments.variants import VARIANTS, devices
-from benchax.experiments.variants import devices as pipes
 from benchax.experiments.variants.devices import (
     COMMUNICATION,
     IDLE,
@@ -182,7 +181,6 @@ def test_what_is_no_mesh_is_refused(text: str) -> None:
 # ---- The share of communication: of traces by hand, and of fake devices that are taken for real ones ----
 
 
-DEVICES = VARIANTS["devices"]
 CPU = [SimpleNamespace(platform="cpu", id=0), SimpleNamespace(platform="cpu", id=1)]
 BUSY = Device("cpu:0", 4.0, 1.0, (), 1.0, 0.5), Device("cpu:1", 6.0, 1.0, (), 3.0, 1.5)
 
@@ -540,7 +538,7 @@ def test_devices_that_share_cores_are_not_timed(shared) -> None:
 @pytest.mark.serial
 @tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
-    monkeypatch.setattr(pipes, "try_pipeline", pipelines_by_hand.try_unhindered)
+    monkeypatch.setattr(devices, "try_pipeline", pipelines_by_hand.try_unhindered)
 
     found = pipeline(stages(2), "f32[4096,16]", micro_batches=(1,), name="two")
 
@@ -597,7 +595,7 @@ def test_results_show_themselves_without_the_hub() -> None:
 def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> Point:
     chained = functools.reduce(lambda value, fn: fn(value), fns, x)
     pipe = Pipe(tuple(map(jax.jit, fns)), (jax.devices()[0],) * len(fns))
-    return pipes.try_pipe(pipe, x, count, chained, is_timed=is_timed)
+    return devices.try_pipe(pipe, x, count, chained, is_timed=is_timed)
 
 
 def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
@@ -609,8 +607,8 @@ def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
 
 @pytest.mark.parametrize("low", [None, 1.0])
 def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None) -> None:
-    monkeypatch.setattr(pipes, "time_calls", lambda call: Estimate(1.5, low, low))
-    monkeypatch.setattr(pipes, "record", lambda *given: ())
+    monkeypatch.setattr(devices, "time_calls", lambda call: Estimate(1.5, low, low))
+    monkeypatch.setattr(devices, "record", lambda *given: ())
 
     found = tried([jnp.sin, jnp.cos], jnp.arange(8.0), 2, is_timed=True)
 
