@@ -113,7 +113,7 @@ def _calls_of(body: Callable[[], object]) -> int:
 
 def _compare_blocks(name: str, block: Callable[[], object], pairs: int) -> list[list[str]]:
     from benchax.profiling.profile import session
-    from benchax.profiling.stack_sampler import StackSampler
+    from benchax.profiling.samplers import StackSampler
 
     own: list[float] = []
     walls: dict[str, list[float]] = {"sampled": [], "control": []}

@@ -21,8 +21,8 @@ import warm_python
 
 import benchax
 from benchax.errors import FormatError, UsageError
-from benchax.profiling import files, memory
-from benchax.profiling.memory import MOST_LINES, MOST_SHARE, OTHERS, Sampler, bytes_by_line, line_columns
+from benchax.profiling import files, samplers
+from benchax.profiling.samplers import MOST_LINES, MOST_SHARE, OTHERS, Sampler, bytes_by_line, line_columns
 from benchax.results.profile import Column, LineMemory, Timeline
 
 MIB = 2**20
@@ -32,7 +32,7 @@ FAST_S = 1e-4
 @pytest.fixture
 def is_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Waits until a reading has begun and ended: the second one from now, as the first may be under way."""
-    read, count = memory.live_bytes_by_device, Counter[str]()
+    read, count = samplers.live_bytes_by_device, Counter[str]()
     news = threading.Condition()
 
     def reading() -> Counter[str]:
@@ -47,7 +47,7 @@ def is_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             wanted = count["readings"] + 2
             assert news.wait_for(lambda: count["readings"] >= wanted, timeout=60)
 
-    monkeypatch.setattr(memory, "live_bytes_by_device", reading)
+    monkeypatch.setattr(samplers, "live_bytes_by_device", reading)
     return wait
 
 
@@ -109,7 +109,7 @@ def test_the_readings_are_a_table_of_text_and_counters_of_perfetto(is_read: Call
 def test_readings_that_cost_much_are_taken_less_often(
     is_read: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = memory.live_bytes_by_device
+    read = samplers.live_bytes_by_device
 
     def slow() -> Counter[str]:
         until = time.thread_time() + 0.001
@@ -117,7 +117,7 @@ def test_readings_that_cost_much_are_taken_less_often(
             pass
         return read()
 
-    monkeypatch.setattr(memory, "live_bytes_by_device", slow)
+    monkeypatch.setattr(samplers, "live_bytes_by_device", slow)
 
     with benchax.profile(memory_s=FAST_S) as p:
         is_read()
@@ -131,7 +131,7 @@ def test_readings_that_cost_much_are_taken_less_often(
 
 def test_a_reading_that_fails_ends_them_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
-    read, count = memory.live_bytes_by_device, iter(range(100))
+    read, count = samplers.live_bytes_by_device, iter(range(100))
 
     def fails() -> Counter[str]:
         if next(count) < 2:
@@ -139,7 +139,7 @@ def test_a_reading_that_fails_ends_them_and_is_said(monkeypatch: pytest.MonkeyPa
         failed.set()
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(memory, "live_bytes_by_device", fails)
+    monkeypatch.setattr(samplers, "live_bytes_by_device", fails)
 
     with benchax.profile(memory_s=FAST_S) as p:
         assert failed.wait(60)
@@ -170,7 +170,7 @@ def test_each_device_counts_the_part_that_it_holds() -> None:
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from benchax.profiling.memory import live_bytes_by_device
+from benchax.profiling.samplers import live_bytes_by_device
 mesh = Mesh(np.array(jax.devices()), "d")
 split = jax.device_put(np.zeros(1000, "float32"), NamedSharding(mesh, P("d")))
 print(sorted(live_bytes_by_device().items()))
@@ -288,9 +288,9 @@ def test_a_jax_that_does_not_tell_costs_only_the_lines_and_they_end_where_they_w
 
     kept = by_numpy(10)
     with monkeypatch.context() as patch:
-        patch.setattr(memory.jax.profiler, "device_memory_profile", fail)
+        patch.setattr(samplers.jax.profiler, "device_memory_profile", fail)
         untold = Sampler(interval_s=60).start().stop()
-    monkeypatch.setattr(memory, "MOST_PROFILE_BYTES", 1)
+    monkeypatch.setattr(samplers, "MOST_PROFILE_BYTES", 1)
     many = Sampler(interval_s=60).start().stop()
 
     assert (untold.lines, untold.ended_because, len(untold.times_s)) == ((), "", 2)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -24,10 +23,10 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.hooks.command import EndedCommand, run
 from benchax.profiling import files, serve
 from benchax.profiling.profile import session
-from benchax.profiling.serving import HOOK, HOST, Ask, Attached, ProfileServer, attach, key_file
+from benchax.profiling.serving import HOOK, HOST, Attached, ProfileServer, attach, key_file
 from benchax.profiling.trace import profile_of
 
-SHORT = Ask(0.05)
+SHORT = 0.05
 
 
 @pytest.fixture
@@ -54,10 +53,10 @@ def busy(server: ProfileServer) -> Iterator[None]:
     thread.join()
 
 
-def begun(server: ProfileServer, ask: Ask) -> Connection:
+def begun(server: ProfileServer, duration_s: float = 60.0) -> Connection:
     """A connection whose recording has begun."""
     connection = Client((HOST, server.port), authkey=key_file(server.port).read_bytes())
-    connection.send(asdict(ask))
+    connection.send({"duration_s": duration_s})
     assert connection.recv()["pid"] == os.getpid()
     return connection
 
@@ -74,10 +73,10 @@ def test_a_program_is_recorded_as_often_as_it_is_asked(server: ProfileServer, tm
         profile = profile_of(one.xplane.read_bytes())
         assert any("tanh" in op.name for op in profile.ops)
         assert (one.pid, one.recorded.stopped_by, one.recorded.remarks) == (os.getpid(), "duration", [])
-        assert (one.recorded.recorded_s or 0.0) >= SHORT.duration_s
+        assert (one.recorded.recorded_s or 0.0) >= SHORT
     assert sorted(file.name for file in tmp_path.iterdir()) == ["plugins"], "nothing else stays behind"
     assert len({one.xplane.parent for one in found}) == 2
-    run = attach(server.port, Ask(0.05, memory=True), tmp_path).xplane.parent
+    run = attach(server.port, SHORT, tmp_path, memory=True).xplane.parent
     assert files.list_files(run).keys() == {"xplane", "trace_json", "perfetto", "memory", "timeline"}
     assert len(list(run.iterdir())) == 5
 
@@ -95,12 +94,12 @@ def test_only_this_machine_is_listened_to_and_a_port_that_is_taken_is_said(serve
 
 
 def test_a_second_recording_is_refused_while_the_first_goes_on(server: ProfileServer, tmp_path: Path) -> None:
-    with begun(server, Ask(60.0)), pytest.raises(NotMeasured, match="is being recorded for somebody else"):
+    with begun(server), pytest.raises(NotMeasured, match="is being recorded for somebody else"):
         attach(server.port, SHORT, tmp_path)
 
 
 def test_a_client_that_goes_away_leaves_the_next_one_its_turn(server: ProfileServer, tmp_path: Path) -> None:
-    begun(server, Ask(60.0)).close()
+    begun(server).close()
 
     # The server notices within 0.1 s and then stops the profiler.
     assert _until_it_records(server, tmp_path).recorded.stopped_by == "duration"
@@ -123,7 +122,7 @@ def test_the_programs_own_trace_is_named_as_the_reason(server: ProfileServer, tm
 
 
 def test_a_trace_that_the_program_begins_ends_the_recording_and_works(server: ProfileServer, tmp_path: Path) -> None:
-    with begun(server, Ask(60.0)) as connection:
+    with begun(server) as connection:
         with jax.profiler.trace(str(tmp_path)):
             jnp.ones(3).block_until_ready()
         ended = connection.recv()
@@ -134,7 +133,7 @@ def test_a_trace_that_the_program_begins_ends_the_recording_and_works(server: Pr
 
 def test_closing_ends_a_recording_and_sends_it() -> None:
     server = serve()
-    with begun(server, Ask(60.0)) as connection:
+    with begun(server) as connection:
         closing = threading.Thread(target=server.close)
         closing.start()
         ended = connection.recv()
@@ -206,10 +205,10 @@ def test_recording_never_starts_the_backend(served, project: Path, capfd: pytest
     program = f"""
 import jax, pathlib
 from benchax.errors import NotMeasured
-from benchax.profiling.serving import Ask, attach
+from benchax.profiling.serving import attach
 import psutil
 (port,) = [c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"]
-ask = lambda: attach(port, Ask(0.05), pathlib.Path({str(project)!r}))
+ask = lambda: attach(port, 0.05, pathlib.Path({str(project)!r}))
 try:
     ask()
 except NotMeasured as error:
@@ -326,7 +325,7 @@ def test_a_folder_that_cannot_be_written_to_and_a_limit_of_time_are_said(server:
     with pytest.raises(UsageError, match=r"cannot write a profile into .*taken.*: File exists"):
         attach(server.port, SHORT, taken)
     with pytest.raises(NotMeasured, match=r"the recording did not come back within 0\.5 s"):
-        attach(server.port, Ask(60.0), tmp_path, limit_s=0.5)
+        attach(server.port, 60.0, tmp_path, limit_s=0.5)
 
     assert server.recordings == 0
 
@@ -334,7 +333,7 @@ def test_a_folder_that_cannot_be_written_to_and_a_limit_of_time_are_said(server:
 @pytest.mark.parametrize("duration_s", [None, "1", True, 61, float("nan")])
 def test_a_duration_that_is_none_is_refused(duration_s, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a number of seconds from 0\.001 to 60"):
-        attach(1, Ask(duration_s), tmp_path)
+        attach(1, duration_s, tmp_path)
 
 
 def test_a_program_that_is_killed_while_it_is_recorded_is_said(project: Path) -> None:
@@ -344,6 +343,6 @@ def test_a_program_that_is_killed_while_it_is_recorded_is_said(project: Path) ->
         port = int(process.stdout.readline())
 
         with pytest.raises(NotMeasured, match=f"process {process.pid} ended"):
-            attach(port, Ask(60.0), project / "p", begun=lambda _: process.send_signal(signal.SIGKILL))
+            attach(port, 60.0, project / "p", begun=lambda _: process.send_signal(signal.SIGKILL))
 
     assert list(project.rglob("*.pb")) == []

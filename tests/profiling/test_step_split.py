@@ -17,7 +17,7 @@ from xspace_by_hand import Event, plane, space
 from benchax.hooks.command import run
 from benchax.profiling.host_thread import SampledFrame, decode
 from benchax.profiling.program_recorder import HOOK
-from benchax.profiling.stack_sampler import describe_stack
+from benchax.profiling.samplers import describe_stack
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import PartKind, Profile, ProgramsPerStep, StepSplit
 

@@ -415,14 +415,15 @@ def _describe(report: Report) -> str:
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Records the program at `port`. Returns 2 if there are no operations to show."""
-    from benchax.profiling.serving import Ask, attach
+    from benchax.profiling.serving import attach
 
     place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
     try:
         found = attach(
             port,
-            Ask(wish.duration_s, wish.keeps_memory),
+            wish.duration_s,
             place.folder,
+            memory=wish.keeps_memory,
             limit_s=limit_s,
             begun=lambda pid: note(f"recording process {pid} for {seconds(wish.duration_s)}"),
         )

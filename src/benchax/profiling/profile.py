@@ -31,10 +31,9 @@ from benchax.environment import fingerprint, has_jax_plugins
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.keywords import guard_keywords
 from benchax.model import Remark
-from benchax.profiling import files, memory, trace
+from benchax.profiling import files, samplers, trace
 from benchax.profiling.host_thread import MACHINE
-from benchax.profiling.memory import Sampler
-from benchax.profiling.stack_sampler import annotate
+from benchax.profiling.samplers import Sampler, annotate
 from benchax.profiling.trace import recording_cost
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
@@ -153,7 +152,7 @@ class Recording:
         if self.result is not None:
             raise UsageError("a recording that has ended was begun again", "a new benchax.profile() for each block")
         self._session = session(self._options, folder=self._folder, memory_s=self._memory_s)
-        self._before = memory.live()
+        self._before = samplers.live()
         self._recorded = self._session.__enter__()
         return self
 
@@ -162,7 +161,7 @@ class Recording:
     ) -> None:
         if error is None:
             # What was dispatched has to run: a block of code rarely waits for its last call.
-            jax.block_until_ready(memory.live_arrays())
+            jax.block_until_ready(samplers.live_arrays())
         self._session.__exit__(kind, error, where)
         with show_progress(self._progress) as report:
             report(ProgressEvent(self._title, "reading the trace"))
@@ -204,7 +203,7 @@ def _of_function(
     unrecorded_s = None if runs else _time_unrecorded(call)
     enough = math.ceil(LEAST_S / max(unrecorded_s or LEAST_S, 1e-9))
     count = runs or min(MOST_RUNS, max(LEAST_RUNS, enough))
-    before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
+    before = samplers.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     report(ProgressEvent(name, f"recording {'' if runs else 'up to '}{count} runs"))
     made = 0
     with session(options, folder=folder, memory_s=memory_s) as recorded:
@@ -230,16 +229,16 @@ def _time_unrecorded(call: Callable[[], None]) -> float:
     return median(found)
 
 
-def _read(recorded: Session, title: str, options: Mapping[str, Any] | None, before: memory.Live) -> Profile:
+def _read(recorded: Session, title: str, options: Mapping[str, Any] | None, before: samplers.Live) -> Profile:
     """Returns the recording as a profile, with the facts that are not in the trace."""
-    after = memory.live()
+    after = samplers.live()
     notes = tuple(Remark("profiler", "warning", text) for text in recorded.remarks)
     read = trace.profile_of(recorded.xspace, title=title, options=options)
     return replace(
         read,
-        left_over=memory.left_over(before, after),
-        live_bytes_before=memory.live_bytes(before),
-        live_bytes_after=memory.live_bytes(after),
+        left_over=samplers.left_over(before, after),
+        live_bytes_before=samplers.live_bytes(before),
+        live_bytes_after=samplers.live_bytes(after),
         timeline=recorded.timeline,
         files={kind: str(file) for kind, file in recorded.files.items()},
         profiler_s=(recorded.start_s or 0.0) + (recorded.stop_s or 0.0),

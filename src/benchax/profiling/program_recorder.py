@@ -39,10 +39,9 @@ import psutil
 from benchax.errors import NotMeasured
 from benchax.profiling.events import Space, programs, read
 from benchax.profiling.host_thread import COMPILED, read_compile_marks, read_host_thread
-from benchax.profiling.memory import INTERVAL_S
 from benchax.profiling.operations import KEEP, PS, TPU_RUNS, Operations, on_busiest_device, operations, runs_by_device
 from benchax.profiling.profile import Session, preflight, session
-from benchax.profiling.stack_sampler import StackSampler, annotate, describe_stack
+from benchax.profiling.samplers import INTERVAL_S, StackSampler, annotate, describe_stack
 from benchax.profiling.step_split import busiest_programs, find_steps
 from benchax.repeating import LEAST_CALLS
 from benchax.results.profile import MANY_EVENTS_PER_S, Run

@@ -54,15 +54,6 @@ HINT = (
 
 
 @dataclass(frozen=True)
-class Ask:
-    """The settings of a requested recording."""
-
-    duration_s: float
-    memory: bool = False
-    """Also take readings of memory."""
-
-
-@dataclass(frozen=True)
 class Attached:
     """A recording of another process, and where its files are now."""
 
@@ -88,15 +79,17 @@ def check_duration(value: Any) -> None:
 
 def attach(
     port: int,
-    ask: Ask,
+    duration_s: float,
     folder: Path,
     *,
+    memory: bool = False,
     limit_s: float | None = None,
     begun: Callable[[int], None] = lambda pid: None,
 ) -> Attached:
     """Asks the program behind `port` to record, and keeps the files in `folder`.
 
     Args:
+        memory: also takes readings of memory.
         limit_s: longest wait for the recording to come back. None: until the program ends.
         begun: called with the number of the process as soon as the program reports that it records.
 
@@ -104,11 +97,11 @@ def attach(
         UsageError: nothing listens there, or something else does; or `folder` cannot be written to.
         NotMeasured: the program refuses, or ended; `problem` gives the reason.
     """
-    check_duration(ask.duration_s)
+    check_duration(duration_s)
     with _connect(port) as connection, files.recording_folder(folder) as place:
         pid = 0
         try:
-            connection.send(asdict(ask))
+            connection.send({"duration_s": duration_s, "memory": memory})
             first = _receive(connection, limit_s)
             pid = first["pid"]
             begun(pid)
@@ -259,10 +252,10 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
             try:
-                ask = Ask(**connection.recv())
-                check_duration(ask.duration_s)
+                asked = connection.recv()
+                check_duration(asked["duration_s"])
                 with self._only_one():
-                    self._record(ask, connection)
+                    self._record(connection, **asked)
             except BenchaxError as error:
                 connection.send({"refused": _sentence(error)})
 
@@ -283,9 +276,9 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
             self._recorder = None
             self._alone.release()
 
-    def _record(self, ask: Ask, connection: Connection) -> None:
+    def _record(self, connection: Connection, duration_s: float, memory: bool = False) -> None:
         with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
-            request = ProgramRequest(folder, duration_s=ask.duration_s, keeps_memory=ask.memory, samples_stack=True)
+            request = ProgramRequest(folder, duration_s=duration_s, keeps_memory=memory, samples_stack=True)
             recorder = Recorder(request)
             recorder.give_way()  # and does not listen: it begins when it is asked to, not at a compilation
             self._recorder = recorder

@@ -177,20 +177,10 @@ def _windows(instruction: Instruction, axes: int) -> list[dict[str, int]]:
     ]
 
 
-def _reduce(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    before = math.prod(_operand_dimensions(computation, instruction, 0))
-    return applied(instruction).times(before - elements(instruction.shape))  # n numbers are joined n - 1 times
-
-
 def _reduce_window(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
     windows = _windows(instruction, len(dimensions(instruction.shape)))
     window = math.prod(each["size"] for each in windows)
     return applied(instruction).times((window - 1) * elements(instruction.shape))
-
-
-def _scatter(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    operands = computation.operands(instruction)
-    return applied(instruction).times(elements(operands[-1].shape)) if operands else Work()
 
 
 def _sort(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
@@ -218,9 +208,14 @@ def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
 _RULES: dict[str, Callable[[Computation, Instruction, Applied], Work]] = {
     "dot": _dot,
     "convolution": _convolution,
-    "reduce": _reduce,
+    # n numbers are joined n - 1 times
+    "reduce": lambda computation, one, applied: applied(one).times(
+        math.prod(_operand_dimensions(computation, one, 0)) - elements(one.shape)
+    ),
     "reduce-window": _reduce_window,
-    "scatter": _scatter,
+    "scatter": lambda computation, one, applied: applied(one).times(
+        sum(elements(updates.shape) for updates in computation.operands(one)[-1:])
+    ),
     "map": lambda _, one, applied: applied(one).times(elements(one.shape)),
     "all-reduce": lambda _, one, applied: applied(one).times(elements(one.shape)),
     "all-reduce-start": lambda _, one, applied: applied(one).times(elements(one.shape)),

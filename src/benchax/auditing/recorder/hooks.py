@@ -23,7 +23,7 @@ from jax.core import Tracer
 
 from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
 from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log, look
-from benchax.profiling.stack_sampler import PacedSampler
+from benchax.profiling.samplers import PacedSampler
 from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.source_files import is_generated, is_in_package, outward, owner_of
 from benchax.specs import ArraySpec, short_dtype, spec_of

@@ -77,9 +77,9 @@ from benchax.model import Estimate
 from benchax.numerics import compare
 from benchax.options import resolve
 from benchax.profiling.events import programs, read, unite
-from benchax.profiling.memory import device_name
 from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.profile import session
+from benchax.profiling.samplers import device_name
 from benchax.profiling.trace import profile_of
 from benchax.program import hlo
 from benchax.program.compiled import memory_plan
