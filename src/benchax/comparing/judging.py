@@ -181,8 +181,11 @@ def testify(
         return None
     found = ratio_of([block.cpu_log_ratios for block in blocks], alpha)
     word = verdict(found, least_change=least_change(resolution), same_within=resolution)
-    is_heard = max(busy) <= (1 + SAME_BUSY) * min(busy) and _agree(word, found, wall, resolution)
-    return found, word if is_heard else "unclear"
+    # Does the wall's estimate give the same word, and can it be the processor's ratio that it estimates?
+    middle = replace(wall, low=wall.ratio, high=wall.ratio)
+    is_heard = max(busy) <= (1 + SAME_BUSY) * min(busy) and (wall.low or 0.0) <= found.ratio <= (wall.high or 0.0)
+    agrees = word == verdict(middle, least_change=least_change(resolution), same_within=resolution)
+    return found, word if is_heard and agrees else "unclear"
 
 
 def busy_cores(samples: Iterable[tuple[Sequence[float], Sequence[float]]]) -> float:
@@ -193,14 +196,6 @@ def busy_cores(samples: Iterable[tuple[Sequence[float], Sequence[float]]]) -> fl
     """
     shares = sorted(c / s for cpu, wall in samples for c, s in zip(cpu, wall, strict=True))
     return median(shares[-max(1, len(shares) // 4) :])
-
-
-def _agree(word: Verdict, processor: Ratio, wall: Ratio, resolution: float) -> bool:
-    """Does the wall's estimate give the same word, and can it be the processor's ratio that it estimates?"""
-    if wall.low is None or wall.high is None or not wall.low <= processor.ratio <= wall.high:
-        return False
-    estimate = Ratio(wall.ratio, wall.ratio, wall.ratio, wall.pairs, wall.blocks, 1.0, 0.0)
-    return word == verdict(estimate, least_change=least_change(resolution), same_within=resolution)
 
 
 # ---- how small a change is to be seen --------------------------------------------------------------------------

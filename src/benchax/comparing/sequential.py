@@ -15,7 +15,6 @@ of comparisons of unchanged code (tests/stats/test_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -202,7 +201,13 @@ class SequentialTest(Generic[S]):
         elif self.second is not None:
             listed = self.second.samples.comparisons(self.second.effort.alpha)
             second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
-            found = [_confirm(c, second) if self._is_change(c) else c for c in found]
+            found = [
+                # Of a side that failed there, only its run says so.
+                confirm(c, second.get((c.candidate.label, c.metric)) or second[c.candidate.label, "run"])
+                if self._is_change(c)
+                else c
+                for c in found
+            ]
         return [self._withhold(c) for c in found]
 
     def _is_change(self, comparison: Comparison) -> bool:
@@ -217,9 +222,3 @@ class SequentialTest(Generic[S]):
             return comparison
         why = "seen once and not confirmed: give it a limit to have it measured"
         return replace(comparison, verdict="unclear", why=why)
-
-
-def _confirm(first: Comparison, second: Mapping[tuple[str, Metric], Comparison]) -> Comparison:
-    """By the second stage; of a side that failed there, only its run says so."""
-    label = first.candidate.label
-    return confirm(first, second.get((label, first.metric)) or second[label, "run"])

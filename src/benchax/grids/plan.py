@@ -125,7 +125,7 @@ def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[DataPoin
     for label, value in _pairs("data", given, expected, "a single data point is [x]"):
         if isinstance(value, str) and make is None and is_spec(value):
             parse_spec(value)  # a slip is told now, not in the middle of the grid
-        label = _distinguish(_own_label(value) if label is None else _label(label), found)
+        label = _distinguish(_label(label, value), found)
         found[label] = DataPoint(label, value, make)
     return tuple(found.values())
 
@@ -148,18 +148,14 @@ def trial_seed(seed: int, label: Label, trial: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
-def _label(given: Any) -> Label:
-    plain = _plain(given)
-    return plain if isinstance(plain, str | int | float | bool) else str(plain)[:LONGEST_LABEL]
-
-
-def _own_label(value: Any) -> Label:
-    plain = _plain(value)
+def _label(given: Any, value: Any) -> Label:
+    """The label that was given, or else the data point's own: its value, name, spec or shapes."""
+    plain = _plain(value if given is None else given)
     if isinstance(plain, str | int | float | bool):
         return plain
-    if callable(value):
+    if given is None and callable(value):
         return name_of(value)
-    text = _shapes(value)
+    text = _shapes(value) if given is None else str(plain)
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 

@@ -301,10 +301,10 @@ class GridResult:
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One record per function, data point and trial; `elapsed_s` is NaN where it was not measured (or filled)."""
         timings = self._times()
-        place = {(f, d): (k, j) for k, f in enumerate(self.functions) for j, d in enumerate(self.data)}
         rows = [
-            (c.function, c.data, i, c.status, c.message, timings[(*place[c.function, c.data], i)])
-            for c in self.cells
+            (f, d, i, self.by_key[f, d].status, self.by_key[f, d].message, timings[k, j, i])
+            for j, d in enumerate(self.data)
+            for k, f in enumerate(self.functions)
             for i in range(self.trials)
         ]
         return np.array(rows, dtype=np.dtype(list(_FIELDS)))

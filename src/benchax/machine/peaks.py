@@ -205,7 +205,14 @@ def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None 
         return Roofline(timing=timing, absent=(Absent("bytes_s", why), Absent("flops_s", why)))
     working_set = inspection.memory.predicted_peak_bytes if inspection.memory else None
     found = peaks.roofline(counts.flops, counts.bytes_accessed, working_set, dtype)
-    return _with_reasons(replace(found, is_at_least=not counts.is_exact, timing=timing), inspection, peaks)
+    absent: list[Absent] = []
+    if found.bytes_s is None:
+        why = peaks.why_absent("memory_bytes_per_s") or inspection.why_absent("counts.bytes_accessed")
+        absent.append(Absent("bytes_s", why or "its bytes are not known"))
+    if found.flops_s is None:
+        why = peaks.why_absent(f"matmul_flops_per_s.{found.dtype}") or inspection.why_absent("counts.flops")
+        absent.append(Absent("flops_s", why or (NO_PEAKS if found.flops_per_s is None else "its FLOPs are not known")))
+    return replace(found, is_at_least=not counts.is_exact, timing=timing, absent=tuple(absent))
 
 
 def matmul_type(inspection: Inspection) -> MatmulType:
@@ -227,14 +234,3 @@ def timing_of(row: Measurement) -> Timing:
         raise BenchaxError(f"{row.case.label} was not timed: {why}")
     summary = row.summary(samples.timer)
     return Timing(samples.timer, summary.median_s, summary.low_s, summary.high_s)
-
-
-def _with_reasons(found: Roofline, inspection: Inspection, peaks: Peaks) -> Roofline:
-    absent: list[Absent] = []
-    if found.bytes_s is None:
-        why = peaks.why_absent("memory_bytes_per_s") or inspection.why_absent("counts.bytes_accessed")
-        absent.append(Absent("bytes_s", why or "its bytes are not known"))
-    if found.flops_s is None:
-        why = peaks.why_absent(f"matmul_flops_per_s.{found.dtype}") or inspection.why_absent("counts.flops")
-        absent.append(Absent("flops_s", why or (NO_PEAKS if found.flops_per_s is None else "its FLOPs are not known")))
-    return replace(found, absent=tuple(absent))

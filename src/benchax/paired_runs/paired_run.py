@@ -48,14 +48,39 @@ ALONE_APART = 1.1
 
 def remarks(answer: PairedAnswer, labels: Sequence[str]) -> tuple[Remark, ...]:
     """Makes remarks on the sides that ran."""
+    return tuple(remark for remark in _remarks(answer, labels) if remark)
+
+
+def _remarks(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark | None]:
     sides = list(zip(labels, answer.sides, strict=True))
-    unchanged = [
-        Remark("not-exported", "warning", f"{label} ran unchanged next to an exported program, because {why}")
-        for label, why in zip(labels, answer.not_exported, strict=False)
-        if why
-    ]
-    found = (*_of_results(sides), *unchanged, _inline(answer, sides), _one_operation(sides))
-    return tuple(remark for remark in found if remark)
+    for label, side in sides:
+        if side.agreement and not side.agreement.agrees:
+            text = f"{label} gives another result than {labels[0]}: {side.agreement.why}"
+            yield Remark("outputs-differ", "error", text)
+    for label, side in sides:
+        yield describe_nonfinite_result(side.nonfinite, f"the result of {label}")
+        if side.returns_nothing:
+            yield Remark("no-outputs", "warning", f"{label} returns nothing, so there is no result to compare.")
+    for label, why in zip(labels, answer.not_exported, strict=False):
+        if why:
+            text = f"{label} ran unchanged next to an exported program, because {why}"
+            yield Remark("not-exported", "warning", text)
+    # XLA:CPU runs small programs on the calling thread and hands the others over, which costs 10 to 50 µs.
+    known = [(label, side.inline_flops) for label, side in sides if side.inline_flops is not None]
+    is_known = answer.environment.get("backend") == "cpu" and len(known) == len(sides)
+    if is_known and len({flops < INLINE_FLOPS for _, flops in known}) == 2:
+        listed = ", ".join(f"{label} {count(flops, 'FLOP')}" for label, flops in known)
+        yield Remark(
+            "inline-limit",
+            "warning",
+            f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is "
+            f"dispatched to the thread pool: {listed}",
+        )
+    # An eager function of one operation, or of one call of a jitted function, runs what its jitted form runs.
+    if len(sides) == 2 and {side.operations for _, side in sides} == {None, 1}:
+        label = next(label for label, side in sides if side.operations == 1)
+        text = f"both run the same program: {label} is one operation, which JAX compiles as it is"
+        yield Remark(SAME_PROGRAM, "info", text)
 
 
 def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark, ...]:
@@ -98,42 +123,6 @@ def _compare(labels: Sequence[str], each_s: Sequence[float]) -> str:
     """naive takes 16.5 times as long as fused (66.0 ms and 4.00 ms)"""
     (fast_s, fast), (slow_s, slow) = sorted(zip(each_s, labels, strict=True))
     return f"{slow} takes {number(slow_s / fast_s)} times as long as {fast} ({seconds(slow_s)} and {seconds(fast_s)})"
-
-
-def _of_results(sides: Sequence[tuple[str, SideFacts]]) -> Iterator[Remark | None]:
-    for label, side in sides:
-        if side.agreement and not side.agreement.agrees:
-            text = f"{label} gives another result than {sides[0][0]}: {side.agreement.why}"
-            yield Remark("outputs-differ", "error", text)
-    for label, side in sides:
-        yield describe_nonfinite_result(side.nonfinite, f"the result of {label}")
-        if side.returns_nothing:
-            yield Remark("no-outputs", "warning", f"{label} returns nothing, so there is no result to compare.")
-
-
-def _one_operation(sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
-    """An eager function of one operation, or of one call of a jitted function, runs what its jitted form runs."""
-    if len(sides) != 2 or {side.operations for _, side in sides} != {None, 1}:
-        return None
-    label = next(label for label, side in sides if side.operations == 1)
-    return Remark(
-        SAME_PROGRAM, "info", f"both run the same program: {label} is one operation, which JAX compiles as it is"
-    )
-
-
-def _inline(answer: PairedAnswer, sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
-    """XLA:CPU runs small programs on the calling thread and hands the others over, which costs 10 to 50 µs."""
-    known = [(label, side.inline_flops) for label, side in sides if side.inline_flops is not None]
-    is_known = answer.environment.get("backend") == "cpu" and len(known) == len(sides)
-    if not is_known or len({flops < INLINE_FLOPS for _, flops in known}) < 2:
-        return None
-    listed = ", ".join(f"{label} {count(flops, 'FLOP')}" for label, flops in known)
-    return Remark(
-        "inline-limit",
-        "warning",
-        f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is "
-        f"dispatched to the thread pool: {listed}",
-    )
 
 
 @dataclass(frozen=True)
