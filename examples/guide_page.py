@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchax.case import benchmark_of
+from benchax import workloads
 
 TIME_S = 40.0
 """Of each experiment: no further process is begun after this long."""
@@ -44,7 +44,7 @@ def section(title: str, *shows: Callable[..., Any]) -> Callable[[Callable[[], No
 
 def inputs_of(workload: Callable[..., Any]) -> tuple[Any, ...]:
     """Those that a function of `benchax.workloads` brings along."""
-    found = benchmark_of(workload)
+    found = workloads.benchmark_of(workload)
     assert found is not None
     return next(iter(found.cases())).inputs()[0]
 

@@ -149,3 +149,8 @@ def test_a_workload_brings_its_inputs_in_python_too_unless_the_caller_has_some(w
     assert found.signature == "(f32[128,4], f32[4,8], f32[8,12]), f32[1024,128]"
     weights = (jnp.ones((3, 2)),)
     assert benchax.inspect(wrap(workloads.mlp), weights, "f32[5,3]").signature == "(f32[3,2]), f32[5,3]"
+
+
+def test_other_functions_are_no_workloads() -> None:
+    assert workloads.benchmark_of(len) is None
+    assert workloads.benchmark_of(workloads.fft) is not None

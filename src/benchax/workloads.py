@@ -20,7 +20,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchax.case import BENCHMARK_OF, Benchmark, Case, benchmark
@@ -199,3 +199,8 @@ for _benchmark in BENCHMARKS:
 def cases() -> list[Case]:
     """Each workload with its own inputs."""
     return [case for each in BENCHMARKS for case in each.cases()]
+
+
+def benchmark_of(fn: Callable[..., Any]) -> Benchmark | None:
+    """The workload that `fn` is, with its inputs; None for any other function."""
+    return next((each for each in BENCHMARKS if each.template.fn is fn), None)

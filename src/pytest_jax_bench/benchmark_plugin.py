@@ -93,16 +93,6 @@ def _limit(text: str) -> str:
     return f"run={match[1]}%" if match[1] else f"run={float(match[2]) * 1e6:g}us"
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < 1e9:
-        raise ValueError("seconds above 0, such as 1.0")
-    return seconds
-
-
 def _rounds(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ValueError("a whole number from 1 up")
@@ -120,7 +110,7 @@ VALUES: tuple[tuple[str, Callable[[str], Any], str, str, dict[str, Any]], ...] =
     ("columns", _list_of("columns", COLUMNS), "LABELS", f"Some of {', '.join(COLUMNS)}", {}),
     ("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}", {}),
     ("time-unit", _lower_case(UNITS), "UNIT", f"The unit of these columns: {', '.join(UNITS)}", {}),
-    ("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)", {}),
+    ("max-time", options.read_seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)", {}),
     ("min-rounds", _rounds, "NUM", "Measure at least this many rounds", {}),
     *(
         (name, str, "X", f"Does nothing here; the nearest: {nearest}".replace("%", "%%"), MAY_BE_EMPTY)

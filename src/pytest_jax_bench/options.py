@@ -82,7 +82,7 @@ def _pin(text: str) -> Pin:
     return Pin(match[1] or None, None if match[2] is None else int(match[2]))
 
 
-def _seconds(text: str) -> float:
+def read_seconds(text: str) -> float:
     from benchax.errors import UsageError
     from benchax.units import DURATION, parse_duration
 
@@ -140,7 +140,7 @@ OPTIONS = (
     Option(
         "timeout",
         "Time limit of each stage, which runs in a process that can be killed (default: none)",
-        _seconds,
+        read_seconds,
         "TIME",
     ),
     Option("fail_slower", "Exit with 1 beyond 10%, or run=5%,peak=0,compile=20% (default: never)", _limits, "LIMITS"),
@@ -324,7 +324,7 @@ KEYWORDS: Keywords = {
     "max_compiles": (is_count, "a whole number from 0 up"),
     "only_last": (lambda value: isinstance(value, bool), "True or False"),
     "save_graph": (lambda value: isinstance(value, bool), "True or False"),
-    "timeout_s": (_accepted_by(_seconds), "a time above 0, such as 0.5, 500ms or 2min"),
+    "timeout_s": (_accepted_by(read_seconds), "a time above 0, such as 0.5, 500ms or 2min"),
     "timer": (_accepted_by(_timer), f"some of {', '.join(TIMERS)}, separated by commas"),
     "verify": (lambda value: value in ("eager", "float64", "off"), "one of: eager, float64, off"),
 }
