@@ -2,7 +2,7 @@
 
     command line ▸ call ▸ decorator ▸ environment (BENCHAX_*) ▸ [tool.benchax] in pyproject.toml ▸ default
 
-`Options` is the table: each field is a row. The command line (`cli/options.py`) and the reference are made from it.
+`Options` is the table: each field is a row. The command line (`cli/console.py`) and the reference are made from it.
 Every source is checked in full, also the keys that a stronger source overrides, and an error names its source.
 Whether a timer exists is the timers' business (`measuring/timers`), not known here.
 """

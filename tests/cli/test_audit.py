@@ -9,10 +9,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import warm_python
 from command_line import Benchax
+
+from benchax.auditing.evidence import TrialCall
+from benchax.model import Failure
+from benchax.results.audit import Checklist, Tick
 
 CODE = """
 import numpy as np
@@ -122,13 +128,6 @@ def test_all_outputs_say_the_same(code: Path, benchax: Benchax) -> None:
     assert finding["title"] in (code / "o.html").read_text(encoding="utf-8")
 
 
-def test_a_silenced_finding_is_listed_with_its_reason(code: Path, benchax: Benchax) -> None:
-    done = benchax("audit", "audited_code:silent", INPUT, *ONE)
-
-    assert "the table never changes" in done.out
-    assert "nothing found" in done.out
-
-
 def test_the_rules_are_listed(benchax: Benchax) -> None:
     done = benchax("audit", "--list")
 
@@ -157,3 +156,96 @@ def test_what_does_not_trace_is_a_finding_and_an_error_of_the_command(
     assert done.code == 2
     assert f"rule  {rule}" in done.out
     assert "1 finding (1 error)" in done.out
+
+
+# ---- checklist -------------------------------------------------------------------------------------------------------
+
+
+Given = list[dict[str, Any]]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch, project: Path) -> Given:
+    """What the library was given; `never` does not end."""
+    calls: Given = []
+
+    def walk(case: Any, **options: Any) -> tuple[Checklist, TrialCall]:
+        calls.append(options)
+        obstacle = Failure("timeout", "first run", "it took too long") if case.id.name == "never" else None
+        ticks = (Tick("Compilation", "Use jit", "yes", "nothing found by not-jitted", ("not-jitted",)),)
+        return Checklist(case.id.label, "f32[8]", ticks), TrialCall("compiled", obstacle)
+
+    monkeypatch.setattr("benchax.auditing.checklist.walk_checklist", walk)
+    (project / "code.py").write_text("def plus(x):\n    return x + 1\nnever = lambda x: x\n")
+    return calls
+
+
+def test_it_has_the_defaults_of_the_function(benchax: Benchax, given: Given) -> None:
+    done = benchax("checklist", "code.py:plus", "f32[8]")
+
+    assert done.code == 0
+    assert "Use jit" in done.out
+    assert [{**each, "report": None} for each in given] == [
+        {"max_time_s": 60.0, "timeout_s": 300.0, "seed": 0, "report": None}
+    ]
+
+
+def test_it_passes_its_options_on(benchax: Benchax, given: Given) -> None:
+    done = benchax("checklist", "code.py:plus", "f32[8]", "--max-time", "500ms", "--seed", "3", "--json")
+
+    assert (json.loads(done.out)["name"], given[0]["max_time_s"], given[0]["seed"]) == ("plus", 0.5, 3)
+
+
+def test_what_could_not_be_called_is_an_error(benchax: Benchax, given: Given) -> None:
+    assert benchax("checklist", "code.py:never", "f32[8]").code == 2
+
+
+# ---- programs --------------------------------------------------------------------------------------------------------
+
+
+PROGRAM = """
+import sys
+import jax.numpy as jnp
+x = jnp.ones(3)
+for _ in range(120):
+    x = x + 1
+print("ended")
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
+    command = [sys.executable, "-m", "benchax.cli.main", "audit", "--rules", "eager-operations", *words]
+    return warm_python.run(command, cwd=folder)
+
+
+def test_standard_output_is_the_programs_and_findings_are_on_standard_error_in_files_and_in_the_exit_code(
+    tmp_path: Path,
+) -> None:
+    files = ("--output", "o.jsonl", "--sarif", "o.sarif")
+
+    done = audit(tmp_path, "--fail-on", "warning", *files, "--", sys.executable, "train.py", "0")
+
+    assert (done.returncode, done.stdout) == (1, "ended\n")
+    assert "sends operations one at a time: 120 from one line" in done.stderr
+    assert "train.py:6" in done.stderr
+    (line,) = (tmp_path / "o.jsonl").read_text(encoding="utf-8").splitlines()
+    (finding,) = json.loads(line)["findings"]
+    assert (finding["rule"], finding["where"]) == ("eager-operations", [str(tmp_path / "train.py"), 6])
+    (result,) = json.loads((tmp_path / "o.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
+    assert result["ruleId"] == "eager-operations"
+
+
+@pytest.mark.slow
+def test_without_fail_on_the_exit_code_is_the_programs(tmp_path: Path) -> None:
+    assert audit(tmp_path, "--", sys.executable, "train.py", "7").returncode == 7
+
+
+def test_a_program_is_ended_after_its_time(tmp_path: Path) -> None:
+    done = audit(tmp_path, "--timeout", "0.5", "--", sys.executable, "-c", "while True: pass")
+
+    assert done.returncode == 128 + signal.SIGTERM
+    said = " ".join(done.stderr.split())
+    assert "and was ended when its time was up, after" in said
+    assert "what it does later was not seen" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import warm_python
-from command_line import Done, runner
+from command_line import Benchax, Done, runner
 from source_tree import PACKAGE
 
 from benchax import demo
@@ -111,24 +112,16 @@ def test_resume_last_measures_only_what_is_missing(benchax: Callable[..., Done],
     assert len({row.run_id for row in load()}) == 1
 
 
-def test_a_slip_in_a_setting_is_pointed_out(benchax: Callable[..., Done], project: Path) -> None:
-    (project / "grid.py").write_text(FILE + "timout_s = 3\n")
-
-    assert "'timout_s', which is no setting of a grid; 'timeout_s' is" in benchax("grid", "grid.py").err
-
-
-def test_functions_of_a_file_that_are_called_like_settings_are_not_taken_for_them(
+def test_a_slip_in_a_setting_is_pointed_out_and_functions_and_modules_are_no_settings(
     benchax: Callable[..., Done], project: Path
 ) -> None:
-    (project / "grid.py").write_text(FILE + "def store(): pass\ndef name(): pass\n")
+    (project / "grid.py").write_text(f"import time\n{FILE}timout_s = 3\ndef store(): pass\ndef name(): pass\n")
 
-    assert benchax("grid", "grid.py").code == 0
+    done = benchax("grid", "grid.py")
 
-
-def test_modules_that_a_file_imports_are_no_slips(benchax: Callable[..., Done], project: Path) -> None:
-    (project / "grid.py").write_text(f"import time\n{FILE}")
-
-    assert "no setting of a grid" not in benchax("grid", "grid.py").err
+    assert done.code == 0
+    (slip,) = [line for line in done.err.splitlines() if "no setting of a grid" in line]
+    assert "'timout_s', which is no setting of a grid; 'timeout_s' is" in slip
 
 
 def test_ctrl_c_before_the_first_cell_advises_no_resume(
@@ -218,3 +211,51 @@ def test_the_example_runs_as_a_program_and_as_a_file_of_the_command(project: Pat
     assert "f1 elapsed" in program.stdout
     assert " took " in program.stdout
     assert ["n_x", "inputs", "f1", "f2", "f3"] in [line.split() for line in as_file.stdout.splitlines()]
+
+
+# ---- compiled-grid ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def functions(project: Path) -> Path:
+    path = project / "waves.py"
+    path.write_text(
+        "import jax.numpy as jnp\n"
+        "def sine(x): return jnp.sin(x)\n"
+        "def horner(x): return (x * x / 6 - 1) * -x\n"
+        "def broken(x): return x.nothing\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.mark.slow
+def test_each_value_of_a_parameter_is_a_call_with_a_time_for_each_function(functions: Path, benchax: Benchax) -> None:
+    done = benchax(
+        "compiled-grid", "waves.py:sine", "waves.py:horner", "f32[{n}]", "-p", "n=8000,64000", "--repeats", "30"
+    )
+
+    assert done.code == 0
+    assert re.findall(r"^n=\d+$", done.out, re.MULTILINE) == ["n=8000", "n=64000"]
+    assert len(re.findall(r"^(?:sine|horner) +ok +[\d.]+ [nµm]s", done.out, re.MULTILINE)) == 4
+
+
+def test_beside_it_the_python_loop(functions: Path, benchax: Benchax) -> None:
+    words = ("waves.py:sine", "waves.py:horner", "f32[64]")
+
+    done = benchax("compiled-grid", *words, "--python-loop", "--rounds", "2", "--repeats", "10")
+
+    assert done.code == 0
+    assert re.search(r"function +data +compiled loop +Python loop", done.out)
+    assert "in 2 rounds" in done.out
+    assert re.search(r"The comparison took \d+\.\d\d seconds\.", done.out)
+
+
+def test_a_function_that_does_not_trace_is_an_error_and_the_others_are_measured(
+    functions: Path, benchax: Benchax
+) -> None:
+    done = benchax("compiled-grid", "waves.py:sine", "waves.py:broken", "f32[8]", "--repeats", "10")
+
+    assert done.code == 2
+    assert "not measured, because it cannot be traced: AttributeError" in done.out
+    assert re.search(r"^sine +ok", done.out, re.MULTILINE)

@@ -99,13 +99,6 @@ def test_any_case_has_a_history(case: CaseId, history: Benchax, project: Path) -
     assert [history(*words).code for words in ([], [case.name], [case.label], ["--json"])] == [0, 0, 0, 0]
 
 
-def test_a_figure_is_drawn_on_request(history: Benchax, three: None, project: Path) -> None:
-    done = history("fft", "--plot", "out.svg")
-
-    assert (done.code, done.err) == (0, "history drawn to out.svg\n")
-    assert (project / "out.svg").stat().st_size > 1000
-
-
 def test_cases_that_share_a_label_are_both_there(history: Benchax, project: Path) -> None:
     stored(project, series([1.0]), series([1.0], case=replace(CASE, params=(("n", "256"),))))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,9 @@ from measurement_strategies import RICH, measured
 from rich.cells import cell_len
 from source_tree import PACKAGE
 
-from benchax.cli.main import first_line
+from benchax.cli.console import Waiting, at_terminal
+from benchax.cli.main import COMMANDS as LISTED
+from benchax.cli.main import first_line, load
 from benchax.model import CaseId
 from benchax.store.database import open_store
 
@@ -61,18 +64,11 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- words and exit codes ---------------------------------------------------------------------------------------
 
 
-def test_without_words_it_explains_itself(tmp_path: Path) -> None:
-    done = benchax(cwd=tmp_path)
+def test_without_words_it_explains_itself_and_help_goes_to_stdout_and_is_fine(here: Benchax) -> None:
+    bare, asked = here(), here("--help")
 
-    assert done.returncode == 2
-    assert [c for c in COMMANDS if f"  {c} " not in done.stdout + done.stderr] == []
-
-
-def test_help_goes_to_stdout_and_is_fine(tmp_path: Path) -> None:
-    done = benchax("--help", cwd=tmp_path)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [c for c in COMMANDS if f"  {c} " not in done.stdout] == []
+    assert (bare.code, asked.code, asked.err) == (2, 0, "")
+    assert [c for c in COMMANDS if f"  {c} " not in bare.out + bare.err or f"  {c} " not in asked.out] == []
 
 
 def test_the_version_is_one_line(tmp_path: Path) -> None:
@@ -177,26 +173,17 @@ def test_a_width_can_be_asked_for(stored: Path) -> None:
 # ---- poor terminals ---------------------------------------------------------------------------------------------
 
 
-def test_a_terminal_that_knows_ascii_only_is_spelled_out(stored: Path) -> None:
-    done = benchax("show", "2", cwd=stored, PYTHONIOENCODING="ascii")
+@pytest.mark.parametrize(
+    ("word", "code", "said"),
+    [("2", 0, "120 us  (110-130)  wall"), ("3", 0, "na?ve ?  "), ("1 µs", 2, "error: '1 us' is not the id of a row\n")],
+    ids=["units", "a name", "an error"],
+)
+def test_a_terminal_that_knows_ascii_only_is_spelled_out(word: str, code: int, said: str, stored: Path) -> None:
+    done = benchax("show", word, cwd=stored, PYTHONIOENCODING="ascii")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.isascii()
-    assert "120 us  (110-130)  wall" in done.stdout
-
-
-def test_names_that_cannot_be_spelled_do_not_stop_it(stored: Path) -> None:
-    done = benchax("show", "3", cwd=stored, PYTHONIOENCODING="ascii")
-
-    assert done.returncode == 0
-    assert done.stdout.startswith("na?ve ?  ")
-
-
-def test_errors_are_spelled_out_too(stored: Path) -> None:
-    done = benchax("show", "1 µs", cwd=stored, PYTHONIOENCODING="ascii")
-
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: '1 us' is not the id of a row\n")
+    assert done.returncode == code
+    assert (done.stdout + done.stderr).isascii()
+    assert said in done.stdout + done.stderr
 
 
 def on_a_terminal(*words: str, cwd: Path, **settings: str) -> str:
@@ -229,18 +216,16 @@ def test_a_terminal_gets_colours(stored: Path) -> None:
     assert re.search(r"\x1b\[36m *120 µs", sent)
 
 
-def test_a_terminal_without_colours_gets_none(stored: Path) -> None:
-    sent = on_a_terminal("show", "2", cwd=stored, TERM="xterm", NO_COLOR="1")
+@pytest.mark.parametrize(
+    ("settings", "unwanted"),
+    [({"TERM": "xterm", "NO_COLOR": "1"}, r"\x1b\[[\d;]*3\d[\d;]*m"), ({"TERM": "dumb"}, r"\x1b")],
+    ids=["NO_COLOR", "dumb"],
+)
+def test_a_terminal_without_colours_gets_none(settings: dict[str, str], unwanted: str, stored: Path) -> None:
+    sent = on_a_terminal("show", "2", cwd=stored, **settings)
 
     assert "120 µs" in sent
-    assert re.findall(r"\x1b\[[\d;]*3\d[\d;]*m", sent) == []
-
-
-def test_a_dumb_terminal_gets_plain_text(stored: Path) -> None:
-    sent = on_a_terminal("show", "2", cwd=stored, TERM="dumb")
-
-    assert "120 µs" in sent
-    assert "\x1b" not in sent
+    assert re.findall(unwanted, sent) == []
 
 
 # ---- the first line ----------------------------------------------------------------------------------------------
@@ -280,3 +265,57 @@ def test_at_a_terminal_the_first_line_comes_before_jax(tmp_path: Path) -> None:
     assert done.stdout.split() == [b"sort"]
     assert os.read(main, 1000).decode().strip() == "benchax run: importing JAX False"
     os.close(main)
+
+
+# ---- while a program runs --------------------------------------------------------------------------------------------
+
+
+def said_by(folder: Path | None = None) -> tuple[Waiting, list[str]]:
+    said: list[str] = []
+    return Waiting("profile", folder, said.append), said
+
+
+def test_it_speaks_after_ten_seconds_and_then_ever_more_seldom() -> None:
+    waiting, said = said_by()
+
+    for elapsed_s in range(300):
+        waiting(elapsed_s)
+
+    assert [text.split("after ")[1].split(":")[0] for text in said] == ["10 s", "30 s", "90 s", "4 min"]
+    assert said[0] == "\nbenchax profile: after 10 s: the report comes when the program ends"
+
+
+def test_what_the_program_tells_is_said_at_once_and_once(tmp_path: Path) -> None:
+    waiting, said = said_by(tmp_path)
+    file = tmp_path / "7.txt"
+
+    for elapsed_s, text in enumerate(["", "3 of 20 steps", "3 of 20 steps", "enough is recorded"], start=1):
+        file.write_text(text)
+        waiting(elapsed_s)
+
+    assert said == ["\nbenchax profile: after 2 s: 3 of 20 steps", "\nbenchax profile: after 4 s: enough is recorded"]
+
+
+def test_a_log_is_not_filled(monkeypatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
+
+    assert at_terminal("watch") is None
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_list_of_commands_says_of_each_what_its_docstring_says(name: str) -> None:
+    """`benchax --help` imports no command."""
+    assert LISTED[name].summary == load(name).get_short_help_str(1000)
+
+
+@pytest.mark.parametrize("example", [example for command in LISTED.values() for example in command.examples])
+def test_an_example_names_options_that_there_are(example: str) -> None:
+    program, name, *words = shlex.split(example)
+    known = {option for parameter in load(name).params for option in (*parameter.opts, *parameter.secondary_opts)}
+    own = words[: words.index("--")] if "--" in words else words
+
+    assert program == "benchax"
+    assert [word for word in own if word.startswith("-") and word not in known] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shlex
@@ -110,21 +109,6 @@ def test_a_call_is_timed_also_while_nothing_is_recorded(benchax: Callable[..., D
     assert cost["events"] > 200
 
 
-def test_the_file_for_perfetto_is_in_the_trace_event_format(benchax: Callable[..., Done], project: Path) -> None:
-    """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: the object format."""
-    benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "3", "-o", "p")
-
-    (file,) = project.rglob("perfetto_trace.json.gz")
-    document = json.loads(gzip.decompress(file.read_bytes()))
-    events = document["traceEvents"]
-    whole = [event for event in events if event["ph"] == "X"]
-    assert {event["ph"] for event in events} <= {"X", "M"}
-    assert all({"name", "pid", "tid", "ts", "dur"} <= event.keys() for event in whole)
-    assert all(isinstance(event["ts"], int | float) and event["dur"] >= 0 for event in whole)
-    assert {event["name"] for event in events if event["ph"] == "M"} >= {"process_name", "thread_name"}
-    assert sum(event["name"] == "step" for event in whole) == 3
-
-
 def test_json_is_one_document_per_profile(benchax: Callable[..., Done], project: Path) -> None:
     done = benchax(
         "profile", "functions.py:product", "f32[{n},{n}]", "-p", "n=8,64", "--runs", "3", "--json", "-o", "p"
@@ -187,15 +171,6 @@ def test_a_program_keeps_its_output_and_exit_code_and_the_table_goes_to_stderr(
     assert "ended with 7" in done.err
     (document,) = [json.loads(text) for text in (project / "p" / "profile.json").read_text().splitlines()]
     assert any(op["calls"] == 30 for op in document["ops"])
-
-
-@pytest.mark.slow
-def test_the_table_of_a_program_names_its_lines(benchax: Callable[..., Done]) -> None:
-    done = benchax("profile", "--", sys.executable, "train.py")
-
-    assert done.code == 0
-    assert "train.py:5 dot_general" in done.err
-    assert done.out == "begun\n"
 
 
 @pytest.mark.slow
@@ -451,9 +426,6 @@ def test_the_command_of_nsys_for_a_function_runs_it(
     done = subprocess.run(program, check=True, capture_output=True, text=True)
 
     assert "product: 3 runs" in done.stderr
-
-
-# ---- slips ------------------------------------------------------------------------------------------------------
 
 
 # ---- the demo ---------------------------------------------------------------------------------------------------

@@ -122,13 +122,6 @@ def test_loading_in_other_processes_is_waiting_for_input(method: str, forks: boo
     assert ("the program made 1 fork of itself" in remarks(found)) is forks
 
 
-def test_one_distributed_process_is_as_any_other(profile: Profile) -> None:
-    found = profile(RANK, free_port(), "1", "0")
-
-    assert found.code == 4
-    assert [count >= 20 for count in found.steps] == [True]
-
-
 def test_each_distributed_process_has_a_profile(profile: Profile, project: Path) -> None:
     (project / "rank.py").write_text(RANK, encoding="utf-8")
 
@@ -147,9 +140,7 @@ def test_steps_of_microseconds_are_counted_one_by_one(profile: Profile) -> None:
 
 
 @pytest.mark.serial  # what a neighbor takes is not Python
-def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_their_time(
-    profile: Profile,
-) -> None:
+def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_their_time(profile: Profile) -> None:
     """As of a step of minutes; limits are shortened, so that the test takes seconds."""
     short = (
         "import benchax.profiling.program_recorder as recorder\nrecorder.LONGEST_S, recorder.PATIENCE_S = 0.3, 30.0\n"
@@ -169,20 +160,9 @@ def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_t
     assert "the best of" in remarks(found)
 
 
-def test_a_program_that_ends_in_its_first_step_has_no_step(profile: Profile) -> None:
-    found = profile(BEGIN + "step(x).block_until_ready()\nsys.exit(6)")
-
-    assert found.code == 6
-    assert [document["split"]["mark"] for document in found.documents] == ["none"]
-    assert found.documents[0]["ops"]
-
-
 @pytest.mark.parametrize(
     ("end", "code", "says"),
-    [
-        ("raise ValueError('NaN in step 10')", 1, "ValueError: NaN in step 10"),
-        ("sys.exit('diverged')", 1, "diverged"),
-    ],
+    [("raise ValueError('NaN in step 10')", 1, "ValueError: NaN in step 10"), ("sys.exit('diverged')", 1, "diverged")],
 )
 def test_a_program_that_fails_in_its_tenth_step_shows_those_before(
     end: str, code: int, says: str, profile: Profile
@@ -191,49 +171,6 @@ def test_a_program_that_fails_in_its_tenth_step_shows_those_before(
 
     assert (found.code, found.steps) == (code, [8])
     assert says in found.said
-
-
-def test_a_program_that_crashes_in_its_tenth_step_leaves_nothing_and_that_is_said(
-    profile: Profile,
-) -> None:
-    found = profile(BEGIN + "for i in range(99):\n    x = step(x).block_until_ready()\n    if i == 9: os.abort()")
-
-    assert (found.code, found.documents) == (134, [])
-    assert "was ended by SIGABRT" in found.said
-    assert "before which nothing can be saved" in found.said
-
-
-def test_a_program_with_a_profiler_of_its_own_keeps_it(profile: Profile, project: Path) -> None:
-    loop = """
-for i in range(40):
-    x = step(x).block_until_ready()
-    if i == 20: jax.profiler.start_trace("own")
-    if i == 30: jax.profiler.stop_trace()
-sys.exit(7)
-"""
-
-    found = profile(BEGIN + loop)
-
-    assert found.code == 7
-    assert list((project / "own").rglob("*.xplane.pb"))
-    assert [count >= 15 for count in found.steps] == [True]
-    assert "when a trace of the program's own began" in remarks(found)
-
-
-def test_a_trace_that_is_cut_short_is_said_to_be(profile: Profile, project: Path) -> None:
-    """By the program itself, as a full disk would."""
-    cut = """
-import pathlib
-while not (files := list(pathlib.Path("p").glob("plugins/**/*.xplane.pb"))): step(x).block_until_ready()
-for file in files: file.write_bytes(file.read_bytes()[:-1000])
-os._exit(9)
-"""
-
-    found = profile(BEGIN + cut, options=("--duration", "100ms", "--steps", "0"))
-
-    assert (found.code, found.documents) == (9, [])
-    assert "cannot be read: not a whole message" in found.said
-    assert "perhaps the file was cut while it was written or copied" in found.said
 
 
 def test_two_programs_and_an_evaluation_now_and_then_are_one_step(profile: Profile) -> None:

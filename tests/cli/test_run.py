@@ -124,17 +124,8 @@ def stored(folder: Path, mixed: Done) -> dict[str, Measurement]:
     return {m.case.label: m for m in package.load(folder / ".benchmarks")}
 
 
-CASES = [
-    "matmul[n=4]",
-    "matmul[n=8]",
-    "raises",
-    "says_hello",
-    "branches",
-    "hungry",
-    "misspelt",
-    "without_inputs",
-    "last",
-]
+FAILING = ["raises", "says_hello", "branches", "hungry", "misspelt", "without_inputs"]
+CASES = ["matmul[n=4]", "matmul[n=8]", *FAILING, "last"]
 
 
 def test_every_case_of_every_file_becomes_a_row_whatever_fails(stored: dict[str, Measurement], mixed: Done) -> None:
@@ -324,19 +315,6 @@ def test_what_was_not_measured_is_one_line_and_the_reasons_follow_on_request(ben
         assert re.search(r"memory during a call +switched off\n", text)
         assert re.search(r"dispatch +only stages='samples' was asked for\n", text)
         assert "-v says why" not in text
-
-
-def test_reasons_of_several_cases_come_with_their_names(benchax: Benchax, project: Path) -> None:
-    write(project / "bench_it.py", GOOD)
-
-    brief, full = (benchax("run", "--quick", *words).out for words in ((), ("-v",)))
-
-    assert brief.count("not measured") == 1
-    assert "(-v says why)" in brief
-    assert [line for line in full.splitlines() if line.startswith("not measured")] == [
-        "not measured of matmul[n=4]",
-        "not measured of matmul[n=8]",
-    ]
 
 
 def test_settings_of_the_project_and_the_environment_are_overruled_by_words(

@@ -84,13 +84,6 @@ def test_one_row_is_shown_in_full(benchax: Benchax, rows: tuple[Measurement, ...
     assert "planned peak" in done.out
 
 
-def test_a_failure_is_shown_as_one(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
-    done = benchax("show", "3")
-
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("fft  error  in trace: it broke")
-
-
 def test_the_raw_samples_are_numbers_without_loss(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
     done = benchax("show", "4", "--samples")
 

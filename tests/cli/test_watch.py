@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import re
 import sys
 from pathlib import Path
 
@@ -31,71 +31,36 @@ sys.exit(int(sys.argv[1]))
 """
 
 
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], dict]:
-    """What was printed, and the document, of one program with everything on."""
-    folder = tmp_path_factory.mktemp("program")
-    (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
+def test_a_program_keeps_its_output_and_code_and_what_compiled_was_kept_or_moved_is_told_with_lines(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
     words = ["watch", "--transfers", "--output", "o.json", "--", sys.executable, "train.py", "5"]
-    done = warm_python.run(
-        [sys.executable, "-m", "benchax.cli.main", *words],
-        cwd=folder,
-        env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")},
-    )
-    return done, json.loads((folder / "o.json").read_text(encoding="utf-8"))
+    environ = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
 
+    done = warm_python.run([sys.executable, "-m", "benchax.cli.main", *words], cwd=tmp_path, env=environ)
 
-Watched = tuple[subprocess.CompletedProcess[str], dict]
-
-
-def test_standard_output_and_the_exit_code_are_the_programs(watched: Watched) -> None:
-    done, document = watched
-
-    assert done.stdout == "loss True\n"
-    assert "to stderr\n" in done.stderr
-    assert (done.returncode, document["exit_code"]) == (5, 5)
-
-
-def test_the_recompile_is_told_with_its_reason_and_line(watched: Watched) -> None:
-    done, document = watched
-
+    document = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
+    assert (done.returncode, document["exit_code"], done.stdout) == (5, 5, "loss True\n")
     (process,) = document["processes"]
-    steps = [c for c in process["watch"]["compiles"] if c["function"] == "step"]
-    assert [c["is_first"] for c in steps] == [True, False]
-    assert steps[1]["where"] == "train.py:11"
-    assert "f32[8,4] → f32[16,4]" in done.stderr
-
-
-def test_the_share_of_compiling_is_told(watched: Watched) -> None:
-    done, document = watched
-
-    share = document["processes"][0]["main_thread_share"]
-    assert 0 < share <= 1
-    assert f"spent {percent(share)} of its time after the import of jax on tracing and compiling" in done.stderr
-
-
-def test_the_cache_is_told(watched: Watched) -> None:
-    done, document = watched
-
-    assert {program["fate"] for program in document["processes"][0]["cache"]["programs"]} == {"too quick"}
-    assert "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0" in done.stderr
-
-
-def test_the_transfers_are_told_with_their_lines(watched: Watched) -> None:
-    done, document = watched
-
-    listed = {(t["where"], t["what"]): t["count"] for t in document["processes"][0]["transfers"]["transfers"]}
-    assert listed["train.py:11", "NumPy f32[8,4]"] == 2
-    assert listed["train.py:12", "f32[]"] == 1
-    assert "train.py:11: step, NumPy f32[8,4]" in done.stderr
-
-
-def test_the_steps_that_compile_are_told(watched: Watched) -> None:
-    done, document = watched
-
-    steps = document["processes"][0]["watch"]["steps"]
+    compiled = [(c["is_first"], c["where"]) for c in process["watch"]["compiles"] if c["function"] == "step"]
+    assert compiled == [(True, "train.py:11"), (False, "train.py:11")]
+    steps = process["watch"]["steps"]
     assert (steps["function"], [one["again"] for one in steps["steps"]]) == ("step", [0, 0, 1])
-    assert "3 steps, each a call of step train.py:5" in done.stderr
+    assert {program["fate"] for program in process["cache"]["programs"]} == {"too quick"}
+    listed = {(t["where"], t["what"]): t["count"] for t in process["transfers"]["transfers"]}
+    assert (listed["train.py:11", "NumPy f32[8,4]"], listed["train.py:12", "f32[]"]) == (2, 1)
+    share = process["main_thread_share"]
+    assert 0 < share <= 1
+    for text in (
+        "to stderr\n",
+        "f32[8,4] → f32[16,4]",
+        "3 steps, each a call of step train.py:5",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0",
+        "train.py:11: step, NumPy f32[8,4]",
+        f"spent {percent(share)} of its time after the import of jax on tracing and compiling",
+    ):
+        assert text in done.stderr
 
 
 def test_words_after_the_program_are_the_programs_also_without_dashes(benchax: Benchax, tmp_path: Path) -> None:
@@ -115,19 +80,13 @@ def test_a_program_without_jax_is_said_to_have_none(benchax: Benchax) -> None:
     assert "note: jax was never imported by" in done.err
 
 
-def test_a_program_that_was_killed_is_said_to_have_been(benchax: Benchax) -> None:
-    done = benchax("watch", "--", "sh", "-c", "kill -9 $$")
+def test_a_program_that_was_killed_or_whose_time_is_up_is_said_to_have_been_ended(benchax: Benchax) -> None:
+    killed = benchax("watch", "--", "sh", "-c", "kill -9 $$")
+    late = benchax("watch", "--timeout", "300ms", "--", "sleep", "1000")
 
-    assert done.code == 137
-    assert "was ended by SIGKILL after" in done.err
-
-
-def test_a_program_whose_time_is_up_is_ended(benchax: Benchax) -> None:
-    done = benchax("watch", "--timeout", "300ms", "--", "sleep", "1000")
-
-    assert done.code == 143
-    assert "was ended after" in done.err
-    assert "when its time was up" in done.err
+    assert (killed.code, late.code) == (137, 143)
+    assert "was ended by SIGKILL after" in killed.err
+    assert re.search("was ended after .*, when its time was up", late.err)
 
 
 FORKSERVER = """

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from browser_pages import Opened, start_browser
 
+from benchax.reporting import display  # noqa: F401  # teaches all results to show themselves
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:

@@ -14,10 +14,7 @@ import jsonschema
 import pytest
 
 from benchax.model import Remark
-from benchax.reporting import (
-    display,  # noqa: F401  # what print needs
-    terminal,
-)
+from benchax.reporting import terminal
 from benchax.reporting.audit import document, document_in_full, documents_of_all, to_sarif, verdict
 from benchax.reporting.document import Code
 from benchax.reporting.html import render_page

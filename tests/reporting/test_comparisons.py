@@ -17,20 +17,8 @@ from rich.cells import cell_len
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.errors import UsageError
 from benchax.model import Block, CaseId, Comparison, Failure, Numerics, Remark, Version
-from benchax.reporting import (
-    comparisons,  # what plot needs
-    display,  # noqa: F401  # what print needs
-)
-from benchax.reporting.comparisons import (
-    LOOKS,
-    MOST_WORDS,
-    case_grid,
-    change_name,
-    chart,
-    figure,
-    function_grid,
-    ticks,
-)
+from benchax.reporting import comparisons  # what plot needs
+from benchax.reporting.comparisons import LOOKS, MOST_WORDS, case_grid, change_name, chart, figure, function_grid, ticks
 from benchax.reporting.document import Shade
 from benchax.reporting.figures import SYMBOLS
 

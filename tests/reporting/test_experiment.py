@@ -8,11 +8,7 @@ from typing import Any
 from comparisons_by_hand import HOST, compared
 
 from benchax.model import Remark, Version
-from benchax.reporting import (
-    display,  # noqa: F401  # what print needs
-    experiment,
-    terminal,
-)
+from benchax.reporting import experiment, terminal
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 
 NASTY = "[bold]µ\n<script>alert(1)</script>[/nope]"

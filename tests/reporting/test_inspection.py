@@ -17,11 +17,7 @@ from rich.console import Console
 
 import benchax
 from benchax.model import Absent, Cost, Memory, Remark
-from benchax.reporting import (
-    display,  # noqa: F401  # what print needs
-    inspection,
-    terminal,
-)
+from benchax.reporting import inspection, terminal
 from benchax.reporting.document import Code, Document, OutlineEntry
 from benchax.reporting.inspection import (
     HEAD_LINES,

@@ -10,11 +10,8 @@ import pytest
 
 import benchax
 from benchax.model import Remark
-from benchax.reporting import (
-    display,  # noqa: F401  # what print needs
-    terminal,
-)
 from benchax.reporting import profile as reporting
+from benchax.reporting import terminal
 from benchax.reporting.document import Line, Table
 from benchax.reporting.profile import chart_memory, draw_memory
 from benchax.reporting.profile import list_groups as blocks

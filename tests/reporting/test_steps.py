@@ -71,10 +71,7 @@ def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_u
                 "(400 µs), and the shares of short operations too large"
             ),
         ),
-        (
-            RecordingCost(1.01e-4, 1e-4, 30),
-            "while nothing is recorded, a step takes 100 µs: recording adds little",
-        ),
+        (RecordingCost(1.01e-4, 1e-4, 30), "while nothing is recorded, a step takes 100 µs: recording adds little"),
         (
             RecordingCost(4e-4, None, 1800, "the program ended before it was"),
             (

@@ -18,10 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from benchax.model import Absent, CaseId, Failure, Measurement, Remark
-from benchax.reporting import (
-    display,  # noqa: F401  # what print(m) needs
-    terminal,
-)
+from benchax.reporting import terminal
 from benchax.reporting.document import (
     Block,
     Code,
@@ -116,15 +113,6 @@ def test_failures_are_red_what_is_absent_is_faint_and_each_severity_has_a_mark()
     assert f"{RED}slow" in listed
     assert f"{RED}out of memory in first run: no 3 TiB here" in listed
     assert f"{RED}f" not in listed
-
-
-def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    shown = on_terminal(document(FAILED))
-
-    assert "out of memory" in shown
-    assert re.findall(r"\x1b\[[\d;]*3\dm", shown) == []
 
 
 def test_an_endless_signature_takes_one_line() -> None:
@@ -345,11 +333,7 @@ def test_names_of_strangers_do_nothing_to_the_terminal() -> None:
     name = "f\x1b]0;mine\x07\u202eevil\rx\nsecond"
     m = replace(measured(name), signature=name, remarks=(Remark("x", "warning", name),))
 
-    for shown in (
-        terminal.to_text(document(m)),
-        terminal.to_text(list_measurements([m, m])),
-        on_terminal(document(m)),
-    ):
+    for shown in (terminal.to_text(document(m)), terminal.to_text(list_measurements([m, m])), on_terminal(document(m))):
         assert "\x1b]0" not in shown
         assert "\u202e" not in shown
         assert "\r" not in shown

@@ -8,7 +8,6 @@ import pytest
 
 from benchax import Watch  # as users get it: then it can show itself
 from benchax.model import Remark
-from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.reporting import watch as drawing
 from benchax.results.watch import (
     CachedProgram,
@@ -67,11 +66,7 @@ PACKAGE = "/home/me/venv/lib/python3.11/site-packages/flax/core/scope.py:1216"
         (counted("f", "a.py:1", 1, 1, 1), "traced compiled trace lower compile total", "f a.py:1|1|1|100 ms|200 ms"),
         (counted("f", "a.py:1", 2, 2, 0), "traced lowered compiled trace lower total", "f a.py:1|2|2|0|200 ms|400 ms"),
         (counted("f", "a.py:1", 0, 1, 1), "traced compiled lower compile total", "f a.py:1|0|1|200 ms|700 ms|900 ms"),
-        (
-            counted("<lambda>", PACKAGE, 4, 0, 0),
-            "traced compiled trace total",
-            "<lambda> flax/core/scope.py:1216|4",
-        ),
+        (counted("<lambda>", PACKAGE, 4, 0, 0), "traced compiled trace total", "<lambda> flax/core/scope.py:1216|4"),
     ],
     ids=["lowered as often as compiled", "lowered alone", "not traced", "of an installed package"],
 )

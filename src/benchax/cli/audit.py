@@ -18,19 +18,6 @@ from typing import Annotated, Any
 import typer
 
 from benchax.cli.console import (
-    at_terminal,
-    check_writable,
-    collect_cases,
-    line,
-    note,
-    show,
-    show_list,
-    while_read,
-    with_progress,
-    write_documents,
-    write_text,
-)
-from benchax.cli.options import (
     COMMAND,
     MAX_TIME_OF_EACH,
     Given,
@@ -41,7 +28,18 @@ from benchax.cli.options import (
     Verbose,
     What,
     WhatOrCommand,
+    at_terminal,
+    check_writable,
+    collect_cases,
+    line,
+    note,
+    show,
+    show_list,
     takes_options,
+    while_read,
+    with_progress,
+    write_documents,
+    write_text,
 )
 from benchax.errors import UsageError, one_of
 from benchax.options import split_names

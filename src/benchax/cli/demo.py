@@ -17,8 +17,7 @@ import typer
 from benchax import demo as examples
 from benchax.cli import grid, run
 from benchax.cli.compare import compare_functions
-from benchax.cli.console import line, note, show
-from benchax.cli.options import Given, takes_options
+from benchax.cli.console import Given, line, note, show, takes_options
 from benchax.cli.profile import Wanted, folder_for, near, profile_cases
 from benchax.errors import UsageError, one_of
 from benchax.reporting.comparisons import function_grid, summary

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import line, note, show
-from benchax.cli.options import COMMAND_LINE, Given, takes_options
+from benchax.cli.console import COMMAND_LINE, Given, line, note, show, takes_options
 from benchax.comparing.error_rates import ErrorRates
 from benchax.environment import capture
 from benchax.errors import UsageError

@@ -10,16 +10,22 @@ import typer
 
 from benchax.case import Case
 from benchax.cli.console import (
+    MAX_TIME_OF_ALL,
+    Given,
+    Html,
+    JsonFile,
+    NoJit,
+    Params,
     check_writable,
     line,
     printing_to_stderr,
     show,
     show_list,
+    takes_options,
     with_progress,
     write_page,
     write_text,
 )
-from benchax.cli.options import MAX_TIME_OF_ALL, Given, Html, JsonFile, NoJit, Params, takes_options
 from benchax.comparing.sequential import Effort
 from benchax.discovery import collect
 from benchax.errors import UsageError

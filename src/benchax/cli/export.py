@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import check_writable, note, print_content, write_text
-from benchax.cli.options import Pattern, Store
+from benchax.cli.console import Pattern, Store, check_writable, note, print_content, write_text
 from benchax.cli.profile import read_trace
 from benchax.cli.store import open_listed_store
 from benchax.codec import VERSION_KEY

@@ -21,6 +21,10 @@ import typer
 
 from benchax.cli.compare import is_function, labels
 from benchax.cli.console import (
+    Given,
+    Html,
+    On,
+    Params,
     check_drawable,
     check_writable,
     line,
@@ -28,11 +32,11 @@ from benchax.cli.console import (
     print_json,
     printing_to_stderr,
     show,
+    takes_options,
     write_documents,
     write_figure,
     write_page,
 )
-from benchax.cli.options import Given, Html, On, Params, takes_options
 from benchax.discovery import files, import_file, resolve_target, target_cases, values_of
 from benchax.errors import UsageError
 from benchax.model import Absent

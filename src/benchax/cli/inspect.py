@@ -17,6 +17,10 @@ from benchax import codec
 from benchax.case import Case
 from benchax.checkouts.launch import Selection
 from benchax.cli.console import (
+    Html,
+    Params,
+    Pattern,
+    What,
     check_writable,
     collect_cases,
     line,
@@ -26,7 +30,6 @@ from benchax.cli.console import (
     write_page,
     write_text,
 )
-from benchax.cli.options import Html, Params, Pattern, What
 from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.reporting import inspection
 from benchax.reporting.document import Document

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from benchax.cli.console import line, note, silence
-from benchax.cli.options import WithCommand
+from benchax.cli.console import WithCommand, line, note, silence
 from benchax.errors import BenchaxError, UsageError
 from benchax.printable import quote
 
@@ -85,7 +84,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "history": Command(
         "compare",
-        "history.history",
+        "compare.history",
         "Show comparisons with a baseline from commit to commit, and where the level changed.",
         ("benchax history", "benchax history matmul --plot matmul.svg"),
     ),

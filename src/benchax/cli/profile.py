@@ -28,18 +28,25 @@ import typer
 
 from benchax.case import Case
 from benchax.cli.console import (
+    COMMAND,
+    COMMAND_LINE,
+    Given,
+    Html,
+    Params,
+    Pattern,
+    WhatOrCommand,
     at_terminal,
     check_writable,
     collect_cases,
     line,
     note,
     show,
+    takes_options,
     tell_end,
     while_read,
     write_documents,
     write_text,
 )
-from benchax.cli.options import COMMAND, COMMAND_LINE, Given, Html, Params, Pattern, WhatOrCommand, takes_options
 from benchax.errors import BenchaxError, FormatError, UsageError
 from benchax.model import Remark
 from benchax.options import read_seed

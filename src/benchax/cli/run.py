@@ -18,6 +18,13 @@ import typer
 
 from benchax.case import FORWARD, Case, check_mode
 from benchax.cli.console import (
+    Given,
+    Html,
+    On,
+    Params,
+    Pattern,
+    Reasons,
+    What,
     check_writable,
     collect_cases,
     line,
@@ -25,10 +32,10 @@ from benchax.cli.console import (
     print_json,
     printing_to_stderr,
     show,
+    takes_options,
     with_progress,
     write_documents,
 )
-from benchax.cli.options import Given, Html, On, Params, Pattern, Reasons, What, takes_options
 from benchax.comparing.ranking import Comparisons
 from benchax.discovery import read_work
 from benchax.errors import UsageError

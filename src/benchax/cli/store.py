@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from benchax.cli.console import line, note, print_json, show, show_list
-from benchax.cli.options import Pattern, Reasons, Store
+from benchax.cli.console import Pattern, Reasons, Store, line, note, print_json, show, show_list
 from benchax.discovery import matches
 from benchax.errors import StoreError, UsageError
 from benchax.options import resolve

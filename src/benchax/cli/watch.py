@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import (
+    Given,
+    Html,
+    JsonFile,
     at_terminal,
     check_writable,
     describe_end,
     note,
+    takes_options,
     while_read,
     width_aside,
     write_documents,
     write_text,
 )
-from benchax.cli.options import Given, Html, JsonFile, takes_options
 from benchax.reporting.document import Document, Heading, decode_document, list_lines
 from benchax.units import percent
 

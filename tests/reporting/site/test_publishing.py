@@ -15,19 +15,7 @@ from pathlib import Path
 import pytest
 from comparisons_by_hand import CASE, commit_of, compared, series, stepping
 from html_reader import Reader
-from site_stores import (
-    FFT,
-    HOSTILE,
-    JAX_060,
-    LONG,
-    contents,
-    failed,
-    make_store,
-    page_of,
-    row,
-    script_of,
-    times_of,
-)
+from site_stores import FFT, HOSTILE, JAX_060, LONG, contents, failed, make_store, page_of, row, script_of, times_of
 
 from benchax.errors import BenchaxError, StoreError, UsageError
 from benchax.model import CaseId

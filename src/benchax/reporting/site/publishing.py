@@ -50,6 +50,7 @@ from benchax.reporting.site.pages import (
     file_of,
     frame,
 )
+from benchax.reporting.tables import group_by
 from benchax.store.comparisons import (
     CaseActivity,
     Row,
@@ -69,11 +70,13 @@ _worker: Any = None
 """The worker of this process, if another process started it."""
 
 
+@dataclass(frozen=True)
 class Workers(Generic[Worker]):
     """Hands things to workers; see `open_workers`."""
 
-    def __init__(self, worker: Worker, executor: Executor | None, processes: int) -> None:
-        self._worker, self._executor, self._processes = worker, executor, processes
+    worker: Worker
+    executor: Executor | None
+    processes: int
 
     def map(self, work: Callable[[Worker, T], Result], items: Sequence[T]) -> Iterator[Result]:
         """Yields the result of `work(worker, item)` for each item, in order. Raises the exceptions that `work` raises.
@@ -81,13 +84,13 @@ class Workers(Generic[Worker]):
         Args:
             work: a function of a module, or a method as its class has it.
         """
-        if self._executor is None:
-            yield from map(partial(work, self._worker), items)
+        if self.executor is None:
+            yield from map(partial(work, self.worker), items)
             return
         # Eight for each process, or else fewer than that would work at the end; each way back and forth takes 0.2 ms.
-        at_once = max(1, min(16, len(items) // (8 * self._processes)))
+        at_once = max(1, min(16, len(items) // (8 * self.processes)))
         try:
-            yield from self._executor.map(partial(_run, work), items, chunksize=at_once)
+            yield from self.executor.map(partial(_run, work), items, chunksize=at_once)
         except BrokenProcessPool as error:
             problem = "a process that was writing pages has ended before its time"
             hint = "the system might have run out of memory: see `dmesg`; then try again"
@@ -102,20 +105,15 @@ def open_workers(worker: Worker, processes: int) -> Generator[Workers[Worker]]:
     Raises:
         NotAvailable: one of the processes was ended by the system.
     """
-    executor = _start_executor(worker, processes) if processes > 1 else None
+    executor = None
+    # There can be none in some sandboxes without /dev/shm, where semaphores live.
+    with suppress(OSError, NotImplementedError, ImportError):
+        executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (worker,)) if processes > 1 else None
     try:
         yield Workers(worker, executor, processes)
     finally:
         if executor is not None:
             executor.shutdown(cancel_futures=True)  # after an error, or Ctrl-C, what nobody has begun is not begun
-
-
-def _start_executor(worker: object, processes: int) -> Executor | None:
-    """None where there can be none: in some sandboxes without /dev/shm, where semaphores live."""
-    try:
-        return ProcessPoolExecutor(processes, get_context("spawn"), _begin, (worker,))
-    except (OSError, NotImplementedError, ImportError):
-        return None
 
 
 def _begin(worker: object) -> None:
@@ -158,11 +156,14 @@ def render_feed(cases: Sequence[CaseSummary], store: str) -> str:
     found = [each for each in listed if each[1].is_worse]
     certainty = pages.describe_certainty(cases, [each for each in listed if each[1].is_recent])
     feed = ET.Element("feed", xmlns=ATOM)
-    _add(feed, "id", f"urn:benchax:site:{store[:32]}")
-    _add(feed, "title", "What got slower, or takes more")
-    _add(feed, "subtitle", " ".join(certainty))
-    _add_date(feed, max((change.at for _, change in found), default=max(c.newest_at for c in cases)))
-    _add(ET.SubElement(feed, "author"), "name", "benchax")
+    texts = {
+        "id": f"urn:benchax:site:{store[:32]}",
+        "title": "What got slower, or takes more",
+        "subtitle": " ".join(certainty),
+        "updated": _date(max((change.at for _, change in found), default=max(c.newest_at for c in cases))),
+    }
+    _add(feed, texts)
+    _add(ET.SubElement(feed, "author"), {"name": "benchax"})
     ET.SubElement(feed, "link", rel="self", href="feed.xml")
     ET.SubElement(feed, "link", rel="alternate", href="index.html")
     for each in found[:MOST_ENTRIES]:
@@ -175,23 +176,29 @@ def _add_entry(feed: ET.Element, found: Found, store: str) -> None:
     case, change = found
     entry = ET.SubElement(feed, "entry")
     name = "\n".join((store, case.page, change.metric, change.baseline, change.commit, change.at))
-    _add(entry, "id", f"urn:benchax:change:{_digest(name)[:32]}")
-    _add(entry, "title", f"{case.label}: {change.size} from {change.commit} on")
-    _add_date(entry, change.at)
-    ET.SubElement(entry, "link", rel="alternate", href=f"cases/{case.page}")
-    size = (
-        f"{change.metric} against {change.baseline}: {change.size} ({change.sure}); the last before it is {change.last}"
+    summary = (
+        f"{change.metric} against {change.baseline}: {change.size} ({change.sure})",
+        f"the last before it is {change.last}",
+        f"at that commit {change.there}" * bool(change.there),
+        f"newest {change.newest}" * bool(change.newest),
     )
-    there = f"at that commit {change.there}" * bool(change.there)
-    _add(entry, "summary", "; ".join(filter(None, (size, there, f"newest {change.newest}" * bool(change.newest)))))
+    texts = {
+        "id": f"urn:benchax:change:{_digest(name)[:32]}",
+        "title": f"{case.label}: {change.size} from {change.commit} on",
+        "updated": _date(change.at),
+        "summary": "; ".join(filter(None, summary)),
+    }
+    _add(entry, texts)
+    ET.SubElement(entry, "link", rel="alternate", href=f"cases/{case.page}")
 
 
-def _add(parent: ET.Element, tag: str, text: str) -> None:
-    ET.SubElement(parent, tag).text = spell_for_xml(show_line(text))
+def _add(parent: ET.Element, texts: Mapping[str, str]) -> None:
+    for tag, text in texts.items():
+        ET.SubElement(parent, tag).text = spell_for_xml(show_line(text))
 
 
-def _add_date(parent: ET.Element, date: str) -> None:
-    _add(parent, "updated", date if DATE.fullmatch(date) else "1970-01-01T00:00:00Z")
+def _date(date: str) -> str:
+    return date if DATE.fullmatch(date) else "1970-01-01T00:00:00Z"
 
 
 LICENCE = "echarts-LICENSES.txt"
@@ -429,9 +436,8 @@ class CaseWriter:
         title = pages.shorten_label(activity.case.label)[:LONGEST_TITLE]
         text = render_page(title, pages.documents(found), frame("../"))
         is_changed = write_changed(self.folder / "cases" / page, text)
-        environments, versions, timers, baselines = Numbering(), Numbering(), Numbering(), Numbering()
-        for fingerprint in facts:
-            _ = environments[fingerprint]
+        environments = Numbering({fingerprint: place for place, fingerprint in enumerate(facts)})
+        versions, timers, baselines = Numbering(), Numbering(), Numbering()
         first_seen = dict[str, str]()
 
         def number(name: str, at: str, fingerprint: str) -> tuple[int, ...]:
@@ -455,15 +461,12 @@ class CaseWriter:
 
     def _describe_environments(self, rows: Sequence[Row], compared: Sequence[Comparison]) -> dict[str, dict[str, str]]:
         """Their facts by fingerprint, in the order in which they came."""
-        found = dict[str, dict[str, str]]()
         for row in rows:
             if row.fingerprint not in self._facts:
                 self._facts[row.fingerprint] = pages.describe_facts(read_environment(self.store, row))
-            found[row.fingerprint] = self._facts[row.fingerprint]
-        for c in compared:
-            if c.environment is not None and c.environment.fingerprint not in found:
-                found[c.environment.fingerprint] = pages.describe_facts(c.environment)
-        return found
+        found = {row.fingerprint: self._facts[row.fingerprint] for row in rows}
+        others = {c.environment.fingerprint: c.environment for c in compared if c.environment is not None}
+        return found | {key: pages.describe_facts(env) for key, env in others.items() if key not in found}
 
     def write_version(self, numbers: tuple[str, Entries, Entries]) -> bool:
         """Writes the file of a version: its name, times, and ratios. Returns whether it is another one than before."""
@@ -472,10 +475,8 @@ class CaseWriter:
 
 def _histories(compared: Sequence[Comparison]) -> list[History]:
     """One for each metric and baseline; that with the newest comparison last."""
-    newest_first = dict.fromkeys((c.metric, c.baseline.label) for c in reversed(compared))
-    return [
-        history([c for c in compared if (c.metric, c.baseline.label) == series]) for series in reversed(newest_first)
-    ]
+    newest_first = group_by(reversed(compared), lambda c: (c.metric, c.baseline.label))
+    return [history(series[::-1]) for series in reversed(newest_first.values())]
 
 
 # ---- entries of many versions: before each is the place of its version -------------------------------------------
