@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 import warm_python
-from command_line import Benchax, Done, runner
+from command_line import Benchax, runner
 from source_tree import PACKAGE
 
 from benchax import demo
@@ -48,7 +47,7 @@ timeout_s = 0.5
 
 
 @pytest.fixture
-def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
     """Runs the command line in this process, in an empty folder, with a file grid.py."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     (project / "grid.py").write_text(FILE)
@@ -57,7 +56,7 @@ def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return runner(monkeypatch, capsys)
 
 
-def test_a_file_with_functions_and_data_is_a_grid(benchax: Callable[..., Done]) -> None:
+def test_a_file_with_functions_and_data_is_a_grid(benchax: Benchax) -> None:
     done = benchax("grid", "grid.py")
 
     assert done.code == 0
@@ -72,7 +71,7 @@ def test_a_file_with_functions_and_data_is_a_grid(benchax: Callable[..., Done]) 
     assert {row.case.params for row in load()} == {(("n_x", n), ("grid", "grid")) for n in (4, 8)}
 
 
-def test_flags_win_over_the_file_and_files_are_written(benchax: Callable[..., Done], project: Path) -> None:
+def test_flags_win_over_the_file_and_files_are_written(benchax: Benchax, project: Path) -> None:
     done = benchax(
         "grid", "grid.py", "--trials", "1", "--seed", "3", "--csv", "g.csv", "--plot", "g.png", "--store", "off"
     )  # fmt: skip
@@ -83,7 +82,7 @@ def test_flags_win_over_the_file_and_files_are_written(benchax: Callable[..., Do
     assert not (project / ".benchmarks").exists()
 
 
-def test_json_is_one_row_per_cell(benchax: Callable[..., Done]) -> None:
+def test_json_is_one_row_per_cell(benchax: Benchax) -> None:
     rows = benchax("grid", "grid.py", "--json", "--seed", "3").rows
 
     assert [row.case.name for row in rows] == ["double", "half", "double", "half"]
@@ -91,7 +90,7 @@ def test_json_is_one_row_per_cell(benchax: Callable[..., Done]) -> None:
 
 
 @pytest.mark.slow
-def test_a_time_limit_is_a_result_and_a_crash_is_not(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_time_limit_is_a_result_and_a_crash_is_not(benchax: Benchax, project: Path) -> None:
     limited = benchax("grid", "mishaps.py")
     crashed = benchax("grid", "mishaps.py", "--timeout", "0.4")
     (project / "mishaps.py").write_text(MISHAPS.replace("[fine, never_ends]", "[fine, exits]"))
@@ -102,7 +101,7 @@ def test_a_time_limit_is_a_result_and_a_crash_is_not(benchax: Callable[..., Done
     assert "crashed: exit code 3 in trace" in crashed.out
 
 
-def test_resume_last_measures_only_what_is_missing(benchax: Callable[..., Done], project: Path) -> None:
+def test_resume_last_measures_only_what_is_missing(benchax: Benchax, project: Path) -> None:
     benchax("grid", "mishaps.py")
     (project / "mishaps.py").write_text(MISHAPS.replace("[fine, never_ends]", "[fine, never_ends, exits]"))
 
@@ -113,7 +112,7 @@ def test_resume_last_measures_only_what_is_missing(benchax: Callable[..., Done],
 
 
 def test_a_slip_in_a_setting_is_pointed_out_and_functions_and_modules_are_no_settings(
-    benchax: Callable[..., Done], project: Path
+    benchax: Benchax, project: Path
 ) -> None:
     (project / "grid.py").write_text(f"import time\n{FILE}timout_s = 3\ndef store(): pass\ndef name(): pass\n")
 
@@ -124,9 +123,7 @@ def test_a_slip_in_a_setting_is_pointed_out_and_functions_and_modules_are_no_set
     assert "'timout_s', which is no setting of a grid; 'timeout_s' is" in slip
 
 
-def test_ctrl_c_before_the_first_cell_advises_no_resume(
-    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_before_the_first_cell_advises_no_resume(benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -188,7 +185,7 @@ def test_no_process_outlives_a_command_that_was_killed(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_shows_every_kind_of_end(benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_shows_every_kind_of_end(benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "GRID_SIZES", (4, 64))
 
     done = benchax("demo", "grid")

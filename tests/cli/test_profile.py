@@ -8,11 +8,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import Done, runner
+from command_line import Benchax, runner
 from source_tree import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("kept_pools")
@@ -52,7 +51,7 @@ for _ in range(30):
 
 
 @pytest.fixture
-def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Benchax:
     """Runs the command line in this process, in a folder with functions.py and train.py."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     (project / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
@@ -81,7 +80,7 @@ def recorded(project: Path) -> Path:
 # ---- a function -------------------------------------------------------------------------------------------------
 
 
-def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_function_is_a_table_of_operations_and_files(benchax: Benchax, project: Path) -> None:
     done = benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "7", "--memory")
 
     assert done.code == 0, done.err
@@ -96,7 +95,7 @@ def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Do
     assert "memory over time\n  live arrays cpu:0" in done.out
 
 
-def test_a_call_is_timed_also_while_nothing_is_recorded(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_call_is_timed_also_while_nothing_is_recorded(benchax: Benchax, project: Path) -> None:
     (project / "small.py").write_text(
         "import jax, jax.numpy as jnp\n"
         "def small(x): return jax.lax.fori_loop(0, 200, lambda i, y: jnp.sort(y) + 1, x)\n"
@@ -109,7 +108,7 @@ def test_a_call_is_timed_also_while_nothing_is_recorded(benchax: Callable[..., D
     assert cost["events"] > 200
 
 
-def test_json_is_one_document_per_profile(benchax: Callable[..., Done], project: Path) -> None:
+def test_json_is_one_document_per_profile(benchax: Benchax, project: Path) -> None:
     done = benchax(
         "profile", "functions.py:product", "f32[{n},{n}]", "-p", "n=8,64", "--runs", "3", "--json", "-o", "p"
     )
@@ -122,9 +121,7 @@ def test_json_is_one_document_per_profile(benchax: Callable[..., Done], project:
     }
 
 
-def test_a_function_that_never_ends_is_killed_and_said_to_have_no_profile(
-    benchax: Callable[..., Done], project: Path
-) -> None:
+def test_a_function_that_never_ends_is_killed_and_said_to_have_no_profile(benchax: Benchax, project: Path) -> None:
     done = benchax("profile", "functions.py:never_ends", "f32[]", "--timeout", "1s")
 
     assert (done.code, done.out) == (2, "")
@@ -133,9 +130,7 @@ def test_a_function_that_never_ends_is_killed_and_said_to_have_no_profile(
     assert [p for p in project.rglob("*") if "recording" in p.name or p.suffix == ".pb"] == []
 
 
-def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(
-    benchax: Callable[..., Done], project: Path
-) -> None:
+def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(benchax: Benchax, project: Path) -> None:
     done = benchax("profile", "functions.py:tells", "f32[8]", "--runs", "100000", "--timeout", "2s")
 
     assert done.code == 2
@@ -145,7 +140,7 @@ def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(
     assert len(traces(project)) == 1
 
 
-def test_two_recordings_are_compared_without_a_verdict(benchax: Callable[..., Done], project: Path) -> None:
+def test_two_recordings_are_compared_without_a_verdict(benchax: Benchax, project: Path) -> None:
     benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "5", "-o", "before")
 
     done = benchax("profile", "functions.py:slower", "f32[64,64]", "--runs", "5", "--compare", "before")
@@ -159,9 +154,7 @@ def test_two_recordings_are_compared_without_a_verdict(benchax: Callable[..., Do
 
 
 @pytest.mark.slow
-def test_a_program_keeps_its_output_and_exit_code_and_the_table_goes_to_stderr(
-    benchax: Callable[..., Done], project: Path
-) -> None:
+def test_a_program_keeps_its_output_and_exit_code_and_the_table_goes_to_stderr(benchax: Benchax, project: Path) -> None:
     (project / "train.py").write_text(PROGRAM + "print(sys.argv[1:]); sys.exit(7)")
 
     done = benchax("profile", "-o", "p", "--json", "--", sys.executable, "train.py", "--lr", "-1", "--", "x y")
@@ -195,7 +188,7 @@ def test_a_program_that_is_interrupted_leaves_a_table(project: Path) -> None:
     assert "train.py:5 dot_general" in said
 
 
-def test_a_program_that_is_killed_says_that_nothing_could_be_saved(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_program_that_is_killed_says_that_nothing_could_be_saved(benchax: Benchax, project: Path) -> None:
     (project / "train.py").write_text(PROGRAM + "os.kill(os.getpid(), signal.SIGKILL)")
 
     done = benchax("profile", "--", sys.executable, "train.py")
@@ -208,7 +201,7 @@ def test_a_program_that_is_killed_says_that_nothing_could_be_saved(benchax: Call
 
 
 @pytest.mark.slow
-def test_what_was_written_before_a_program_was_killed_is_shown(benchax: Callable[..., Done], project: Path) -> None:
+def test_what_was_written_before_a_program_was_killed_is_shown(benchax: Benchax, project: Path) -> None:
     wait = "import pathlib\nwhile not list(pathlib.Path('p').glob('plugins/**/*.pb')): f(x).block_until_ready()\n"
     (project / "train.py").write_text(PROGRAM + wait + "os.kill(os.getpid(), signal.SIGKILL)")
 
@@ -220,7 +213,7 @@ def test_what_was_written_before_a_program_was_killed_is_shown(benchax: Callable
 
 
 def test_a_trace_that_was_being_moved_when_its_program_was_killed_is_found(
-    benchax: Callable[..., Done], recorded: Path, project: Path
+    benchax: Benchax, recorded: Path, project: Path
 ) -> None:
     (file,) = traces(recorded)
     place = "p/.recording-x/plugins/profile/now"
@@ -234,7 +227,7 @@ def test_a_trace_that_was_being_moved_when_its_program_was_killed_is_found(
     assert [trace.parent for trace in traces(project / "p")] == [project / "p" / "plugins" / "profile" / "now"]
 
 
-def test_a_program_that_never_imports_jax_is_told_so(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_program_that_never_imports_jax_is_told_so(benchax: Benchax, project: Path) -> None:
     done = benchax("profile", "--", sys.executable, "-c", "print('hello')")
 
     assert (done.code, done.out) == (2, "hello\n")
@@ -243,7 +236,7 @@ def test_a_program_that_never_imports_jax_is_told_so(benchax: Callable[..., Done
     assert traces(project) == []
 
 
-def test_a_trace_that_cannot_be_read_does_not_cost_the_exit_code(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_trace_that_cannot_be_read_does_not_cost_the_exit_code(benchax: Benchax, project: Path) -> None:
     (project / "train.py").write_text(
         "import os, sys\nos.mkdir('p')\nopen('p/a.xplane.pb', 'w').write('x')\nsys.exit(5)"
     )
@@ -258,9 +251,7 @@ def test_a_trace_that_cannot_be_read_does_not_cost_the_exit_code(benchax: Callab
 
 
 @pytest.mark.slow
-def test_a_program_that_is_served_runs_unchanged_and_is_recorded_while_it_runs(
-    benchax: Callable[..., Done], project: Path
-) -> None:
+def test_a_program_that_is_served_runs_unchanged_and_is_recorded_while_it_runs(benchax: Benchax, project: Path) -> None:
     (project / "train.py").write_text(PROGRAM + "print('ready', flush=True)\nwhile True: f(x).block_until_ready()")
     serve = [sys.executable, "-m", "benchax.cli.main", "profile", "--serve", "0", "--", sys.executable, "train.py"]
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
@@ -286,7 +277,7 @@ def test_a_program_that_is_served_runs_unchanged_and_is_recorded_while_it_runs(
     assert "was recorded 2 times" in said
 
 
-def test_a_program_that_refuses_to_be_recorded_says_why(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_program_that_refuses_to_be_recorded_says_why(benchax: Benchax, project: Path) -> None:
     from benchax.profiling import serve
     from benchax.profiling.profile import session
 
@@ -298,7 +289,7 @@ def test_a_program_that_refuses_to_be_recorded_says_why(benchax: Callable[..., D
     assert [*project.rglob("*.pb"), *project.rglob("port-*")] == []
 
 
-def test_where_nobody_listens_it_is_said_what_to_do(benchax: Callable[..., Done]) -> None:
+def test_where_nobody_listens_it_is_said_what_to_do(benchax: Benchax) -> None:
     from benchax.profiling import serve
 
     with serve() as server:
@@ -311,7 +302,7 @@ def test_where_nobody_listens_it_is_said_what_to_do(benchax: Callable[..., Done]
     assert f"benchax profile --serve {port} -- python train.py" in done.err
 
 
-def test_readings_of_memory_are_found_again_beside_a_trace(benchax: Callable[..., Done], recorded: Path) -> None:
+def test_readings_of_memory_are_found_again_beside_a_trace(benchax: Benchax, recorded: Path) -> None:
     (file,) = traces(recorded)
     file.with_name("memory.csv").write_text("time_s,reading_s,resident_bytes\n0.0,0.0,1024\n0.1,0.0,2048\n")
 
@@ -323,7 +314,7 @@ def test_readings_of_memory_are_found_again_beside_a_trace(benchax: Callable[...
 # ---- a trace that exists ----------------------------------------------------------------------------------------
 
 
-def test_a_trace_of_any_tool_is_read(benchax: Callable[..., Done], recorded: Path) -> None:
+def test_a_trace_of_any_tool_is_read(benchax: Benchax, recorded: Path) -> None:
     (file,) = traces(recorded)
 
     for path in (str(recorded), str(file)):
@@ -333,7 +324,7 @@ def test_a_trace_of_any_tool_is_read(benchax: Callable[..., Done], recorded: Pat
         assert "tanh" in done.out
 
 
-def test_of_several_traces_the_newest_is_read_and_said(benchax: Callable[..., Done], recorded: Path) -> None:
+def test_of_several_traces_the_newest_is_read_and_said(benchax: Benchax, recorded: Path) -> None:
     (file,) = traces(recorded)
     other = file.with_name("other.xplane.pb")
     other.write_bytes(file.read_bytes())
@@ -345,7 +336,7 @@ def test_of_several_traces_the_newest_is_read_and_said(benchax: Callable[..., Do
     assert Path(json.loads(done.out)["files"]["xplane"]).name == file.name
 
 
-def test_a_trace_without_operations_is_no_table_and_an_error(benchax: Callable[..., Done], project: Path) -> None:
+def test_a_trace_without_operations_is_no_table_and_an_error(benchax: Benchax, project: Path) -> None:
     import jax
 
     with jax.profiler.trace(str(project / "empty")):
@@ -359,7 +350,7 @@ def test_a_trace_without_operations_is_no_table_and_an_error(benchax: Callable[.
 
 
 @pytest.mark.parametrize("content", [b"", b"not a trace", bytes(range(256))])
-def test_what_is_no_trace_is_refused(content: bytes, benchax: Callable[..., Done], project: Path) -> None:
+def test_what_is_no_trace_is_refused(content: bytes, benchax: Benchax, project: Path) -> None:
     (project / "a.xplane.pb").write_bytes(content)
 
     done = benchax("profile", "--read", "a.xplane.pb")
@@ -372,7 +363,7 @@ def test_what_is_no_trace_is_refused(content: bytes, benchax: Callable[..., Done
 
 
 def test_the_command_of_an_xprof_tool_reads_the_trace(
-    benchax: Callable[..., Done], recorded: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    benchax: Benchax, recorded: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = benchax("profile", "--read", str(recorded), "--xprof", "hlo_stats")
 
@@ -386,7 +377,7 @@ def test_the_command_of_an_xprof_tool_reads_the_trace(
     assert said.endswith(".xplane.pb']\n")
 
 
-def test_the_command_of_nsys_for_a_program(benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_nsys_for_a_program(benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=a b")
     program = ["python", "my train.py", "$HOME"]
 
@@ -402,9 +393,7 @@ def test_the_command_of_nsys_for_a_program(benchax: Callable[..., Done], monkeyp
     assert "open my-train.py.nsys-rep with nsys-ui" in done.err
 
 
-def test_the_command_of_nsys_leaves_what_you_have_set(
-    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_of_nsys_leaves_what_you_have_set(benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=FUSION")
     monkeypatch.setenv("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "3")
 
@@ -412,9 +401,7 @@ def test_the_command_of_nsys_leaves_what_you_have_set(
 
 
 @pytest.mark.slow
-def test_the_command_of_nsys_for_a_function_runs_it(
-    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_of_nsys_for_a_function_runs_it(benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3"]
     monkeypatch.setattr(sys, "argv", ["benchax", *words])
 
@@ -432,7 +419,7 @@ def test_the_command_of_nsys_for_a_function_runs_it(
 
 
 @pytest.mark.slow
-def test_the_demo_says_how_to_open_its_files(benchax: Callable[..., Done], project: Path) -> None:
+def test_the_demo_says_how_to_open_its_files(benchax: Benchax, project: Path) -> None:
     done = benchax("demo", "profile")
 
     assert done.code == 0

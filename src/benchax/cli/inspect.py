@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ import typer
 from benchax import codec
 from benchax.case import Case
 from benchax.checkouts.launch import Selection
+from benchax.cli import console
 from benchax.cli.console import (
     Html,
     Params,
@@ -115,31 +117,25 @@ def inspect(
     raise typer.Exit(code)
 
 
+@dataclass
 class _Sink:
     """Sends results to stdout at once, or as plain text to a file when all are done."""
 
-    def __init__(self, output: Path | None) -> None:
-        self.output = output
-        self.lines: list[str] = []
-        self.has_shown = False
+    output: Path | None
+    texts: list[str] = field(default_factory=list[str])
 
-    def json_line(self, text: str) -> None:
-        self.lines.append(text) if self.output else line(text)
+    def add_json(self, text: str) -> None:
+        self.texts.append(text) if self.output else line(text)
 
-    def show(self, found: Document) -> None:
-        from benchax.cli import console
-
-        if self.has_shown:
-            self.json_line("")
-        self.has_shown = True
-        if self.output is not None:
-            self.lines.append(to_text(found))
-        else:
+    def add(self, found: Document) -> None:
+        if self.output is None:
+            line("") if self.texts else None
             console.show(found)
+        self.texts += [*([""] if self.texts else []), to_text(found) if self.output else ""]
 
     def close(self) -> None:
         if self.output is not None:
-            write_text(self.output, "".join(f"{text}\n" for text in self.lines))
+            write_text(self.output, "".join(f"{text}\n" for text in self.texts))
 
 
 def _show(
@@ -147,7 +143,7 @@ def _show(
 ) -> None:
 
     if as_json:
-        sink.json_line(codec.encode_inspection(found))
+        sink.add_json(codec.encode_inspection(found))
         return
     drawable = [part for part in parts if part != GRAPH]
     if parts and not drawable:
@@ -155,7 +151,7 @@ def _show(
     chosen = drawable or ["overview"]
     needs_roof = not {"overview", "cost"}.isdisjoint(chosen) or time
     roof = _roof(case, found, time) if needs_roof else None
-    sink.show(inspection.document(found, chosen, full=full, roof=roof))
+    sink.add(inspection.document(found, chosen, full=full, roof=roof))
 
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
@@ -196,9 +192,9 @@ def _differences(
     found = printing_to_stderr(lambda: differences(cases, selection, other, note))
     for each in found:
         if as_json:
-            sink.json_line(json.dumps(each.asdict()))
+            sink.add_json(json.dumps(each.asdict()))
         else:
-            sink.show(document_of_difference(each, parts, full=full))
+            sink.add(document_of_difference(each, parts, full=full))
     sink.close()
     return int(any(not each.is_none for each in found))
 

@@ -357,8 +357,8 @@ def _until(found: Recorded) -> list[str]:
         said.append(f"only {after} of the program were recorded: --start-after and --duration choose which")
     if found.attempts > 1:
         since = seconds(found.began_s or 0.0)
-        text = f"this is the best of {found.attempts} recordings, {since} after the import of jax: "
-        said.append(text + "in the others the device did less in steps of a loop")
+        best = f"this is the best of {found.attempts} recordings, {since} after the import of jax"
+        said.append(f"{best}: in the others the device did less in steps of a loop")
     elif found.stopped_by not in ("end", "duration"):
         said.append(f"recording ended after {after}, when a {found.stopped_by} began")
     if found.stop_s is not None and found.stop_s > SLOW_STOP_S:
@@ -384,20 +384,17 @@ def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: flo
 
     # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
     options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
-    if start_after_s:
-        options += ["--delay", f"{start_after_s:g}"]
-    if duration_s is not None:
-        options += ["--duration", f"{duration_s:g}", "--kill", "none"]
-    settings: list[str] = []
-    if program is None:
-        settings.append(f"{IN_NSYS}=1")
-        program = [sys.executable, "-m", "benchax.cli.main", *(word for word in sys.argv[1:] if word != "--nsys")]
+    options += ["--delay", f"{start_after_s:g}"] if start_after_s else []
+    options += [] if duration_s is None else ["--duration", f"{duration_s:g}", "--kill", "none"]
     flags = os.environ.get("XLA_FLAGS", "")
-    if NO_COMMAND_BUFFERS.removesuffix("=") not in flags:
-        settings.append("XLA_FLAGS=" + shlex.quote(f"{flags} {NO_COMMAND_BUFFERS}".strip()))
-    if "JAX_TRACEBACK_IN_LOCATIONS_LIMIT" not in os.environ:
-        settings.append("JAX_TRACEBACK_IN_LOCATIONS_LIMIT=-1")
-    return " ".join([*settings, shlex.join(["nsys", "profile", *options, *program])])
+    settings = {
+        f"{IN_NSYS}=1": program is None,
+        f"XLA_FLAGS={shlex.quote(f'{flags} {NO_COMMAND_BUFFERS}'.strip())}": NO_COMMAND_BUFFERS[:-1] not in flags,
+        "JAX_TRACEBACK_IN_LOCATIONS_LIMIT=-1": "JAX_TRACEBACK_IN_LOCATIONS_LIMIT" not in os.environ,
+    }
+    ours = [sys.executable, "-m", "benchax.cli.main", *(word for word in sys.argv[1:] if word != "--nsys")]
+    words = shlex.join(["nsys", "profile", *options, *(ours if program is None else program)])
+    return " ".join([*(setting for setting, is_needed in settings.items() if is_needed), words])
 
 
 def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> int:
@@ -413,11 +410,9 @@ def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> 
 
 
 def _describe(report: Report) -> str:
-    found = report.result
-    if found["port"] is None:
-        return f"process {report.pid} could not be recorded: {'; '.join(found['remarks'])}"
-    count = found["recordings"]
-    return f"process {report.pid} was recorded {plural(count, 'time')}"
+    if report.result["port"] is None:
+        return f"process {report.pid} could not be recorded: {'; '.join(report.result['remarks'])}"
+    return f"process {report.pid} was recorded {plural(report.result['recordings'], 'time')}"
 
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:

@@ -154,8 +154,8 @@ def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
 
 def _lines(p: Profile, details: bool) -> tuple[Block, ...]:
     """The HLO of the hottest few; of all with `details`."""
-    shown = [op for op in (p.ops if details else p.ops[:3]) if op.hlo]
-    listed = list_lines((truncate(op.hlo or "", None if details else HLO) for op in shown), "faint")
+    texts = (op.hlo for op in (p.ops if details else p.ops[:3]) if op.hlo)
+    listed = list_lines((truncate(text, None if details else HLO) for text in texts), "faint")
     return (Heading("HLO"), *listed) if listed else ()
 
 
@@ -329,9 +329,8 @@ def _tabulate_groups(
         )
         for name, ops in list(groups.items())[: None if details else MOST_GROUPS]
     ]
-    rates = ""
-    if any(op.flops is not None for ops in groups.values() for op in ops):
-        rates = "; exp, tanh and the like count no FLOP, and a row with a custom call has no rate"
+    has_rates = any(op.flops is not None for ops in groups.values() for op in ops)
+    rates = "; exp, tanh and the like count no FLOP, and a row with a custom call has no rate" * has_rates
     columns = (column, "self time", "share", "FLOP/s", "bytes/s", "of roofline", "bound by", "operations")
     note = f"operations that ran at once, on several threads, count in full{rates}{_describe_roofline(p)}"
     return tabulate(columns, rows, note=note).without_empty_columns()
@@ -359,10 +358,10 @@ def _beside_roofline(ops: Sequence[Op], peaks: Peaks | None) -> tuple[str, str]:
 
 
 def _describe_roofline(p: Profile) -> str:
-    if p.peaks is None:
-        why = NOT_MEASURED if p.fingerprint else "the trace does not say on which machine it was recorded"
-        return f"; share of the roofline: not measured, because {why}"
-    return f"; of roofline: the longer of bytes and FLOPs by the self time, at {describe_rates(p.peaks)}"
+    if p.peaks is not None:
+        return f"; of roofline: the longer of bytes and FLOPs by the self time, at {describe_rates(p.peaks)}"
+    why = NOT_MEASURED if p.fingerprint else "the trace does not say on which machine it was recorded"
+    return f"; share of the roofline: not measured, because {why}"
 
 
 MOST_FUNCTIONS, LONGEST_PASS = 5, 24
@@ -678,9 +677,8 @@ def _describe_surplus(one: OneStep) -> str:
         return ""
     name = "Python" if one.more == "unseen" else KINDS[one.more]
     where = f" at {_near(one.where)}" if one.where else ""
-    also = ", ".join(f"{count(other.per_step)} × {other.name}" for other in one.others[:MOST_PROGRAMS])
-    beside = f"; only in it: {also}" if also else ""
-    return f"{seconds(one.more_s)} more than usual of: {name}{where}{beside}"
+    also = [f"{count(other.per_step)} × {other.name}" for other in one.others[:MOST_PROGRAMS]]
+    return f"{seconds(one.more_s)} more than usual of: {name}{where}{'; only in it: ' * bool(also)}{', '.join(also)}"
 
 
 def _describe_calls(one: ProgramsPerStep, steps: int) -> str:
