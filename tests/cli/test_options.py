@@ -98,7 +98,7 @@ def nothing_is_measured(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         raise UsageError("stopped")
 
     monkeypatch.setattr("benchax.machine.doctor.examine", stop)
-    monkeypatch.setattr("benchax.paired_runs.session.measure_rounds", stop)
+    monkeypatch.setattr("benchax.paired_runs.protocol.measure_rounds", stop)
     monkeypatch.setattr("benchax.cli.run.measure", stop)
 
 
