@@ -182,30 +182,29 @@ def test_a_grid_ends_within_its_budget(project: Path) -> None:
     assert "its share of the 2.00 s for the whole grid" in g.cells[0].message
 
 
-def test_outputs_and_inputs_travel_whole(project: Path) -> None:
+def test_outputs_and_inputs_travel_whole_and_the_same_seed_gives_the_same_in_any_worker(project: Path) -> None:
     def f(x, y):
         return {"big": jnp.outer(x, x), "half": x.astype("bfloat16"), "y": y}
 
+    def drawn(seed, *sizes):
+        g = benchax.grid(
+            [fine], sizes, make=lambda key, n: jax.random.normal(key, (n,)), trials=2, seed=seed, store=False
+        )
+        return g.outputs["fine"][8]
+
     g = benchax.grid([f], {"a": (jnp.arange(1000.0), 3)}, store=False)
+    first = drawn(7, 4, 8)
+    shared_pool().renew()
 
     (out,) = g.outputs["f"]["a"]
-    assert out["big"].shape == (1000, 1000)
-    assert out["big"][999, 2] == 1998
-    assert str(out["half"].dtype) == "bfloat16"
-    assert out["y"] == 3
-
-
-def test_the_same_seed_gives_the_same_inputs_in_any_worker(project: Path) -> None:
-    def make(key, n):
-        return jax.random.normal(key, (n,))
-
-    first = benchax.grid([fine], [4, 8], make=make, trials=2, seed=7, store=False)
-    shared_pool().renew()
-    second = benchax.grid([fine], [8], make=make, trials=2, seed=7, store=False)
-    other = benchax.grid([fine], [8], make=make, trials=2, seed=8, store=False)
-
-    assert (first.outputs["fine"][8] == second.outputs["fine"][8]).all()
-    assert (first.outputs["fine"][8] != other.outputs["fine"][8]).all()
+    assert (out["big"].shape, out["big"][999, 2], str(out["half"].dtype), out["y"]) == (
+        (1000, 1000),
+        1998,
+        "bfloat16",
+        3,
+    )
+    assert (first == drawn(7, 8)).all()
+    assert (first != drawn(8, 8)).all()
 
 
 @pytest.mark.slow

@@ -85,21 +85,17 @@ def test_fill_puts_the_numbers_of_the_callers_choice_in_their_place() -> None:
 
 def test_outputs_are_clipped_and_freed_of_nan_on_request_and_kept_as_they_were_in_the_cells() -> None:
     g = seeds_grid(clip=(-0.1, 0.1), nan_to_num=True)
+    weights = seeds_grid().stacked(8, trial=1, clip=(-1, 1), nan_to_num=True)
 
     assert np.abs(g.outputs["f3"][8]).max() <= np.float32(0.1)
     assert not np.isnan(g.outputs["f3"][8]).any()
     outputs = g.cell("f3", 8).outputs
     assert isinstance(outputs, tuple)
     assert np.isnan(outputs).any()
-
-
-def test_outputs_side_by_side_have_a_last_column_of_ones() -> None:
-    weights = seeds_grid().stacked(8, trial=1, clip=(-1, 1), nan_to_num=True)
-
+    # Side by side they have a last column of ones.
     assert weights.shape == (8, 4)
     assert (weights[:, 3] == 1).all()
-    assert weights.min() >= -1
-    assert weights.max() <= 1
+    assert -1 <= weights.min() <= weights.max() <= 1
     assert not np.ma.getmaskarray(weights).any()
     assert seeds_grid().stacked(8, ones=False).shape == (8, 3)
 
@@ -148,19 +144,14 @@ def test_the_frame_is_that_of_the_request_and_the_dataset_is_labelled() -> None:
     assert list(frame.index) == [(n, i) for n in SIZES for i in range(3)]
     assert frame.loc[(8, 2), "f1 elapsed"] == g.timings[0, 1, 2]
     assert frame["f2 elapsed"].isna().all()
-    assert dataset["elapsed_s"].dims == ("function", "n_x", "i")
-    assert dataset["status"].sel(function="f2", n_x=4).item() == "timeout"
-    assert dataset["elapsed_s"].sel(function="f1", n_x=8).notnull().all()
-
-
-def test_records_hold_one_trial_of_one_cell() -> None:
-    g = seeds_grid(TIMEOUT)
     records = g.to_numpy()
-
     assert len(records) == 18
     found = records[(records["function"] == "f3") & (records["data"] == 8) & (records["i"] == 1)]
     assert found["elapsed_s"].tolist() == [g.timings[2, 1, 1]]
     assert np.isnan(records["elapsed_s"][records["status"] == "timeout"]).all()
+    assert dataset["elapsed_s"].dims == ("function", "n_x", "i")
+    assert dataset["status"].sel(function="f2", n_x=4).item() == "timeout"
+    assert dataset["elapsed_s"].sel(function="f1", n_x=8).notnull().all()
 
 
 def test_the_csv_has_the_columns_of_the_frame_and_a_status_each(tmp_path: Path) -> None:

@@ -20,24 +20,16 @@ FOUND = Inspection("f", "", Place(), counts=COUNTS, memory=Memory(predicted_peak
 
 def test_bytes_and_operations_take_what_the_rates_say() -> None:
     found = roofline(FOUND, PEAKS, Timing("wall", 8e-3))
+    small = roofline(replace(FOUND, memory=Memory(predicted_peak_bytes=2**16)), PEAKS)
+    partly = roofline(replace(FOUND, counts=replace(COUNTS, is_exact=False)), PEAKS, Timing("wall", 8e-3))
 
     assert (found.bytes_s, found.flops_s) == (4e-3, 2e-3)
     assert (found.roof_s, found.is_memory_bound, found.share) == (4e-3, True, 0.5)
     assert found.absent == ()
-
-
-def test_what_fits_into_caches_is_held_against_the_faster_rate() -> None:
-    small = replace(FOUND, memory=Memory(predicted_peak_bytes=2**16))
-
-    assert roofline(small, PEAKS).bytes_s == 1e-3
-    assert roofline(small, PEAKS).is_memory_bound is False
-
-
-def test_there_is_no_share_of_work_that_was_not_counted_in_full() -> None:
-    found = roofline(replace(FOUND, counts=replace(COUNTS, is_exact=False)), PEAKS, Timing("wall", 8e-3))
-
-    assert found.bytes_s is not None
-    assert found.share is None
+    # What fits into caches is held against the faster rate.
+    assert (small.bytes_s, small.is_memory_bound) == (1e-3, False)
+    # There is no share of work that was not counted in full.
+    assert (partly.bytes_s is None, partly.share) == (False, None)
 
 
 @pytest.mark.parametrize(
