@@ -253,11 +253,11 @@ def undeclared_static(dynamic: tuple[Any, Any], args: tuple[Any, ...], kwargs: d
     # Only what is not an array can be static, and JAX does not say which positions are left out: those without which
     # the others fit. Scalars may be dynamic as well, and settings mostly come last.
     candidates = [i for i, value in enumerate(args) if not any(map(_is_array, jax.tree.leaves(value)))]
-    wanted = [jax.tree.structure(each) for each in dynamic[0]]
+    trees, wanted = ([jax.tree.structure(each) for each in values] for values in (args, dynamic[0]))
     found = (
         static
         for static in itertools.combinations(reversed(candidates), missing)
-        if [jax.tree.structure(value) for i, value in enumerate(args) if i not in static] == wanted
+        if [tree for i, tree in enumerate(trees) if i not in static] == wanted
     )
     return (*sorted(next(found, candidates[len(candidates) - missing :])), *names)
 

@@ -164,7 +164,7 @@ def _operands(operands: Sequence[Any], numbers: Mapping[Any, int], equation: Any
             is_number = np.ndim(operand.val) == 0
             yield Part("constant ", str(operand.val) if is_number else _spec(operand.val), operand.val, equation)
         else:
-            yield Part("the operand ", str(operand.aval), numbers[operand], equation)
+            yield Part("the operand ", str(operand.aval), numbers.get(operand), equation)
 
 
 def _values(what: str, value: Any, equation: Any) -> Iterator[Part]:

@@ -110,17 +110,6 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     return Parts([leaf[...] if is_ref(leaf) else leaf for leaf in leaves], names, merge)
 
 
-def put_back(tree: Any, parts: Parts) -> None:
-    """Makes the mutable objects of `tree` hold again what they held when `parts` was taken of it."""
-    old = parts.merge(parts.leaves)
-    found = jax.tree.leaves(tree, is_leaf=is_nnx_object)
-    for mine, its in zip(found, jax.tree.leaves(old, is_leaf=is_nnx_object), strict=True):
-        if is_nnx_object(mine):
-            _nnx().update(mine, _nnx().state(its))
-        elif is_ref(mine):
-            mine[...] = its[...]
-
-
 def watch(tree: Any, names: Sequence[str], labels: Sequence[str] = ()) -> Callable[[], list[Any]]:
     """A quick way to the arrays that `names` of NNX objects hold from now on: what to wait for after a call.
 
@@ -247,23 +236,6 @@ def state_of(fn: Callable[..., Any]) -> State:
 def values_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """By name: the objects themselves."""
     return {name: value for name, value, _ in _reached(fn, set())}
-
-
-def remember(fn: Callable[..., Any]) -> Callable[[], None]:
-    """Returns a function that restores all that `fn` reaches now: names that are bound again, and members of lists,
-    dicts and sets.
-    """
-    reached = list(_reached(fn, set()))
-    kept = [(v, put, v.copy() if type(v) in (list, dict, set) else None) for _, v, put in reached]
-
-    def put_back() -> None:
-        for value, put, members in kept:
-            put(value)
-            if members is not None:
-                value.clear()
-                (value.extend if isinstance(value, list) else value.update)(members)
-
-    return put_back
 
 
 def changes(before: State, after: State) -> dict[str, str]:
@@ -402,13 +374,19 @@ class Surroundings:
     """The values that `fn` reaches besides its arguments, as they are when this is made."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.put_back = remember(fn)
+        reached = list(_reached(fn, set()))
+        self._kept = [(v, put, v.copy() if type(v) in (list, dict, set) else None) for _, v, put in reached]
+        values = {name: value for name, value, _ in reached} | ({"self": fn} if holds_objects(fn) else {})
+        self._tree = (), {name: value for name, value in values.items() if _is_stateful(value)}
+        self._before = take_apart(self._tree)
+
+    def put_back(self) -> None:
         """Binds names again, and restores the members of lists, dicts and sets."""
-        reached = values_of(fn)
-        if holds_objects(fn):
-            reached["self"] = fn
-        self._tree = (), {name: value for name, value in reached.items() if _is_stateful(value)}
-        self._before = self._now()
+        for value, bind, members in self._kept:
+            bind(value)
+            if members is not None:
+                value.clear()
+                (value.extend if isinstance(value, list) else value.update)(members)
 
     def check(self, name: str) -> None:
         """Raises `UsageError` if a call has changed an object of Flax NNX or a reference, after putting it back.
@@ -418,11 +396,19 @@ class Surroundings:
         """
         if not self._tree[1]:
             return
-        before, now = self._before.values, self._now().values
+        before, now = self._before.values, take_apart(self._tree).values
         changed = [each for each in now if each not in before or not is_same(now[each], before[each])]
         if not changed:
             return
-        put_back(self._tree, self._before)
+        found, old = (
+            jax.tree.leaves(tree, is_leaf=is_nnx_object)
+            for tree in (self._tree, self._before.merge(self._before.leaves))
+        )
+        for mine, its in zip(found, old, strict=True):
+            if is_nnx_object(mine):
+                _nnx().update(mine, _nnx().state(its))
+            elif is_ref(mine):
+                mine[...] = its[...]
         raise UsageError(
             f"{name} changes {changed[0]!r} in place, which it is not given as an argument: no two calls start from "
             "the same values",
@@ -430,9 +416,6 @@ class Surroundings:
             f"pass {changed[0].partition('.')[0]!r} as an argument; what a call changes in its arguments is put back "
             "for each call, and timed",
         )
-
-    def _now(self) -> Parts:
-        return take_apart(self._tree)
 
 
 def _is_stateful(value: Any) -> bool:

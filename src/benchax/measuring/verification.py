@@ -415,11 +415,12 @@ class _Roundings:
     def runs(self, free_signs: bool) -> list[list[Any]]:
         if free_signs in self._runs:
             return self._runs[free_signs]
-        found, begin = self._runs.setdefault(free_signs, []), perf_counter_ns()
+        found, begin = [], perf_counter_ns()
         for seed in range(RUNS):
             found.append(Rounding(seed, free_signs=free_signs).run(self.call))
             if len(found) >= LEAST_RUNS and perf_counter_ns() - begin > ENOUGH_S * 1e9:
                 break
+        self._runs[free_signs] = found
         return found
 
     def spread(self, place: int, free_signs: bool) -> RoundingSpread:
