@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -52,17 +51,6 @@ def test_a_log_is_live_and_ends_with_its_block_and_blocks_may_be_nested():
     assert (outer.compiles, inner.compiles) == (3, 1)
     assert outer.is_reliable
     assert inner.is_reliable
-
-
-def test_a_program_from_the_persistent_cache_is_not_a_compile(cache: Path):
-    with watch_compiles() as first:
-        fresh()(X3)
-    with watch_compiles() as second:
-        fresh()(X3)
-
-    assert (first.compiles, first.cache_hits, first.events[-1].fate) == (1, 0, "written")
-    assert kinds(second) == ["trace", "lower", "compile"]
-    assert (second.compiles, second.cache_hits, second.events[-1].fate) == (0, 1, "hit")
 
 
 def test_an_exception_passes_and_the_listeners_go(monkeypatch: pytest.MonkeyPatch):

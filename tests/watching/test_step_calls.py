@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax_versions import shows_calls
 
-from benchax.results.watch import Watch, WatchedSteps
+from benchax.results.watch import Watch
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import StepCalls, watch
 
@@ -99,13 +99,3 @@ def test_calls_of_other_threads_are_no_steps() -> None:
         thread.join()
 
     assert found.steps is None
-
-
-@shows_calls
-def test_steps_go_through_json() -> None:
-    with stepping() as found:
-        for n in (2, 2, 3):
-            jnp.negative(np.ones(n))
-
-    assert isinstance(found.steps, WatchedSteps)
-    assert found.asdict()["steps"]["steps"][0]["programs"] == programs(found)[0]
