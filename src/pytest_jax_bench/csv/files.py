@@ -1,13 +1,12 @@
 """The history of one test as a CSV file that people can read: named, written, numbered, and read as an array.
 
 `append` is the only writer. It is safe among many processes and against a kill at any moment. It locks the file, and
-replaces it in one step by a file with one more line. All lines then have our form, also those of pytest-jax-bench
-0.5.0. A line that cannot be read becomes a comment. `file_for` maps a test to its file.
+replaces it in one step by a file with one more line. So a reader needs no lock. All rows then have our form, also those
+of pytest-jax-bench 0.5.0. A line that cannot be read becomes a comment; a reader leaves it out with a warning. It costs
+no other row. `file_for` maps a test to its file.
 
 `run_id` counts the runs of a test, `commit_run` the runs of the same commit. All rows of one session are one run. A
 commit counts as the same whether it was clean or not ("6bc9501+").
-
-So a reader needs no lock. An unreadable line is left out with a warning, and costs no other row.
 """
 
 from __future__ import annotations
@@ -217,10 +216,8 @@ _UNREADABLE = "# could not be read: "
 
 def _in_current_form(text: str, form: tuple[str, ...] | None) -> str:
     """A line of a file in the current form. An unreadable one becomes a comment."""
-    if text.endswith(f" {END}") or not text.strip():
+    if text.endswith(f" {END}") or not text.strip() or text.lstrip().startswith("#"):
         return text
-    if text.lstrip().startswith("#"):
-        return f"#{one_line(text.lstrip()[1:])}"
     row = parse(text, form)
     return line(row) if row else f"{_UNREADABLE}{one_line(text)}"
 

@@ -204,14 +204,28 @@ def test_wherever_the_last_line_is_cut_nothing_else_is_lost(path: Path, add: Add
 
 def test_a_missing_last_line_break_is_no_damage(path: Path, add: Add, recwarn: pytest.WarningsRecorder) -> None:
     add(tag="a", jax="0.10.2")
-    for strip in (lambda text: text.rstrip("\n"), str.rstrip, lambda text: text + "# a note"):
+    for strip in (lambda text: text + "# a note, 50 %", lambda text: text.rstrip("\n"), str.rstrip):
         path.write_text(strip(path.read_text()))
         add(tag="a", jax="0.10.2")
 
     assert tags(path) == ["a"] * 4
     assert read(path)["run_id"].tolist() == [0, 1, 2, 3]
-    assert "# a note" in path.read_text().splitlines()
+    assert "# a note, 50 %" in path.read_text().splitlines()
     assert len(recwarn) == 0
+
+
+def test_a_damaged_line_is_reported_once_and_kept(path: Path, add: Add) -> None:
+    add(tag="a")
+    path.write_text(f"{path.read_text()}  1  50%  of a li\n")
+
+    with pytest.warns(
+        UserWarning, match="1 damaged line is made a comment: '# could not be read:   1  50%25  of a li'"
+    ):
+        add(tag="b")
+    add(tag="c")
+
+    assert tags(path) == ["a", "b", "c"]
+    assert path.read_text().count("# could not be read:   1  50%25  of a li\n") == 1
 
 
 def test_zeros_at_the_end_as_after_a_power_cut_are_removed(path: Path, add: Add) -> None:
