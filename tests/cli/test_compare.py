@@ -229,10 +229,11 @@ def test_the_range_that_is_left_is_listed(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def repository(project: Path) -> Path:
-    git(project, "init", "-q", "-b", "main")
-    git(project, "commit", "-q", "--allow-empty", "-m", "first")
-    return project
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    return tmp_path
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------

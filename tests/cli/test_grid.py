@@ -244,7 +244,7 @@ def test_beside_it_the_python_loop(functions: Path, benchax: Benchax) -> None:
 
     assert done.code == 0
     assert re.search(r"function +data +compiled loop +Python loop", done.out)
-    assert "in 2 rounds" in done.out
+    assert "in 2 rounds" in " ".join(done.out.split())
     assert re.search(r"The comparison took \d+\.\d\d seconds\.", done.out)
 
 
