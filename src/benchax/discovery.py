@@ -109,7 +109,7 @@ def find(
 
 
 def _matching(cases: Sequence[Case], pattern: str, broken: Sequence[Failure] = ()) -> list[Case]:
-    """Raises `UsageError` without any. A file in `broken` may have those that were asked for."""
+    """Raises `UsageError` without any. A file in `broken` can have those that were asked for."""
     kept = [case for case in cases if matches(case.id, pattern)]
     if not kept and not broken:
         raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
