@@ -86,20 +86,14 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
     assert [path for path in (tmp_path / "made").iterdir() if path.is_dir()] == []
 
 
-def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = fake_uv(tmp_path, monkeypatch, "exit 0")
-
-    first, again = (ensure_environment(OLD, folder=tmp_path / "made") for _ in range(2))
-
-    assert first == again
-    assert made(log) == 1
-    assert f"jax=={OLD}" in log.read_text()
-
-
 @pytest.mark.parametrize("missing", [MARK, "bin/python"])
-def test_a_half_made_environment_is_made_anew(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_is_made_once_and_a_half_made_one_anew(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = fake_uv(tmp_path, monkeypatch, "exit 0")
-    place = ensure_environment(OLD, folder=tmp_path / "made").parents[1]
+    first, again = (ensure_environment(OLD, folder=tmp_path / "made") for _ in range(2))
+    assert (first, made(log), f"jax=={OLD}" in log.read_text()) == (again, 1, True)
+    place = first.parents[1]
     (place / missing).unlink()
     (place / "rest").touch()
 
@@ -122,13 +116,9 @@ def test_two_at_once_make_one_environment(tmp_path: Path, monkeypatch: pytest.Mo
         each.join(20)
 
     assert made(log) == 1
-
-
-def test_another_python_has_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = launch._name(OLD)
     monkeypatch.setattr(sys, "base_prefix", "/elsewhere")
-
-    assert launch._name(OLD) != mine
+    assert launch._name(OLD) != mine, "another Python has another environment"
 
 
 @pytest.mark.slow
@@ -152,7 +142,6 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
         listing = one.listing()
         warm = one.ask(Service.prepare, 0)
 
-    assert listing.environment is not None
     assert (listing.environment.jax, [case.name for case in listing.cases]) == (OLD, ["mine"])
     assert warm.iterations > 0
     assert subprocess.run([python, "-c", "import benchax"], capture_output=True, check=False).returncode == 1
@@ -171,7 +160,9 @@ def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
 # ---- processes --------------------------------------------------------------------------------------------------
 
 
-def test_modules_are_looked_for_before_among_its_own_and_behind(tmp_path: Path) -> None:
+def test_modules_are_looked_for_before_among_its_own_and_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, modules in {"before": ("mine",), "behind": ("mine", "rest")}.items():
         (tmp_path / name).mkdir()
         for module in modules:
@@ -180,14 +171,10 @@ def test_modules_are_looked_for_before_among_its_own_and_behind(tmp_path: Path) 
 
     command = there.command("import mine, rest; print(mine.WHERE, rest.WHERE, argument)", ["a", 1])
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "before behind ['a', 1]\n"
-
-
-def test_packages_of_this_program_do_not_reach_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
 
-    assert "PYTHONPATH" not in clean_environ()
+    assert done.stdout == "before behind ['a', 1]\n"
+    assert "PYTHONPATH" not in clean_environ(), "packages of this program do not reach another Python"
     assert Launch(Version("x")).python == sys.executable
 
 

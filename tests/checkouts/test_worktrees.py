@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from git_repositories import git
+from jax import export
 
 from benchax.checkouts import worktrees
 from benchax.checkouts.launch import Selection
@@ -16,6 +17,7 @@ from benchax.checkouts.worktrees import build_checkout
 from benchax.discovery import import_file
 from benchax.errors import UsageError
 from benchax.paired_runs import process_pairs
+from benchax.store.baselines import program
 
 PACKAGE = "import jax.numpy as jnp\n\ndef double(x):\n    return {expression}\n"
 BENCH = """
@@ -45,31 +47,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def hlo(content: bytes) -> str:
-    from jax import export
-
-    return export.deserialize(bytearray(content)).mlir_module()
-
-
 @pytest.mark.slow
 def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None:
     with build_checkout("main", Selection(("benchmarks",))) as other:
         (row,) = other.rows.values()
-        content = worktrees_program(other)
+        content = program(other.store, row) or b""
 
         assert row.case.name == "bench_double"
         assert row.environment.commit == git(project, "rev-parse", "main")
         assert other.benchmarks == "of now"
-    assert "sine" not in hlo(content)
+    assert "sine" not in export.deserialize(bytearray(content)).mlir_module()
     assert len(git(project, "worktree", "list").splitlines()) == 1
     assert git(project, "status", "--porcelain") == "M src/doubling.py"
-
-
-def worktrees_program(other: worktrees.BuiltCheckout) -> bytes:
-    from benchax.store.baselines import program
-
-    (row,) = other.rows.values()
-    return program(other.store, row) or b""
 
 
 @pytest.mark.slow
@@ -87,33 +76,21 @@ def test_a_package_that_is_not_installed_is_found_by_both_commits(
 
 
 @pytest.mark.slow
-def test_a_module_that_the_other_commit_lacks_is_not_taken_from_now(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_module_that_the_other_commit_lacks_is_taken_from_now_only_where_git_ignores_it(
+    project: Path, is_ignored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where PYTHONPATH leads to it."""
+    """Even where PYTHONPATH leads to it. What git ignores is a dependency that both commits have."""
     (project / "lib").mkdir()
     (project / "lib" / "new_one.py").write_text("")
+    (project / ".git" / "info" / "exclude").write_text("lib\n" if is_ignored else "")
     (project / "benchmarks" / "bench_doubling.py").write_text(f"import new_one\n{BENCH}")
     monkeypatch.syspath_prepend(project / "lib")
     monkeypatch.setenv("PYTHONPATH", str(project / "lib"))
 
     with build_checkout("main", Selection(("benchmarks",))) as other:
-        assert other.benchmarks == "of that commit"
-        assert "No module named 'new_one'" in other.note
-
-
-@pytest.mark.slow
-def test_what_git_ignores_is_a_dependency_that_both_commits_have(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (project / "vendored").mkdir()
-    (project / "vendored" / "new_one.py").write_text("")
-    (project / ".git" / "info" / "exclude").write_text("vendored\n")
-    (project / "benchmarks" / "bench_doubling.py").write_text(f"import new_one\n{BENCH}")
-    monkeypatch.syspath_prepend(project / "vendored")
-
-    with build_checkout("main", Selection(("benchmarks",))) as other:
-        assert other.benchmarks == "of now"
+        assert other.benchmarks == ("of now" if is_ignored else "of that commit")
+        assert ("No module named 'new_one'" in other.note) is not is_ignored
 
 
 @pytest.mark.slow
@@ -153,7 +130,7 @@ def test_what_is_no_commit_of_a_repository_is_said_with_the_nearest(
     assert worktrees.label_commit("012345", "0123456789ab") == "01234567", "a hash is not said twice"
 
 
-def test_a_shallow_clone_is_named_with_the_command_that_completes_it(
+def test_a_shallow_clone_and_a_repository_of_another_user_are_named_with_the_command_that_helps(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(project, "commit", "-qam", "second")
@@ -161,23 +138,16 @@ def test_a_shallow_clone_is_named_with_the_command_that_completes_it(
     monkeypatch.chdir(tmp_path / "clone")
 
     error = refused("HEAD~1")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    foreign = refused("main")
 
     assert "there is no commit 'HEAD~1' in " in error.problem
     assert error.problem.endswith("clone, which is a shallow clone")
     assert error.hint == "git fetch --unshallow"
-
-
-def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-
-    error = refused("main")
-
-    assert "detected dubious ownership in repository at" in error.problem
-    assert "git config --global --add safe.directory" in error.hint
+    assert "detected dubious ownership in repository at" in foreign.problem
+    assert "git config --global --add safe.directory" in foreign.hint
 
 
 @pytest.mark.slow

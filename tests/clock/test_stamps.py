@@ -1,5 +1,7 @@
 """Stamps inside compiled code: what they pin, and what they leave as it is."""
 
+from time import perf_counter_ns
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,16 +84,9 @@ def test_values_shapes_dtypes_and_structure_are_untouched():
         assert new.dtype == jnp.result_type(old)
         np.testing.assert_array_equal(np.asarray(old), np.asarray(new))
     assert (time.shape, time.dtype) == ((2,), jnp.uint32)
-
-
-def test_stamps_read_the_clock_that_python_reads():
-    import time
-
-    before = time.perf_counter_ns()
-    _, stamp = jax.block_until_ready(jax.jit(clock.stamp)(jnp.ones(3)))
-    after = time.perf_counter_ns()
-
-    assert before <= nanoseconds(stamp) <= after
+    before = perf_counter_ns()
+    _, time = jax.block_until_ready(jax.jit(clock.stamp)(jnp.ones(3)))
+    assert before <= nanoseconds(time) <= perf_counter_ns(), "it is the clock that Python reads"
 
 
 def test_many_stamps_give_many_differences():
@@ -125,15 +120,12 @@ def test_in_a_loop_nothing_is_copied():
     assert sum("copy(" in line and "f32[100000]" in line.split(" copy(")[0] for line in text.splitlines()) <= 1
 
 
-@pytest.mark.parametrize(
-    ("seconds", "is_set"), [(1.0, True), (float("nan"), False), (float("inf"), False), (0.0, True)]
-)
-def test_a_deadline_lies_so_far_from_now_and_never_after_the_latest(seconds, is_set):
+def test_a_deadline_lies_so_far_from_now_and_never_after_the_latest():
     x, now = clock.stamp(jnp.ones(3))
-    until = handlers.deadline(clock.tier(), seconds, x)
 
-    if is_set:
+    for seconds in (1.0, 0.0):
+        until = handlers.deadline(clock.tier(), seconds, x)
         assert seconds <= clock.elapsed_s(now, until) < seconds + 60
         assert (handlers.deadline(clock.tier(), seconds, x, latest=now) == now).all()
-    else:
-        assert (np.asarray(until) == handlers.NEVER).all()
+    for seconds in (float("nan"), float("inf")):
+        assert (np.asarray(handlers.deadline(clock.tier(), seconds, x)) == handlers.NEVER).all()

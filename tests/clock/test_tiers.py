@@ -24,11 +24,7 @@ def loaded(request):
         pytest.skip(error.problem)
 
 
-def test_each_tier_passes_the_self_test(loaded):
-    handlers.check(loaded)
-
-
-def test_each_tier_stops_at_a_deadline_and_lengthens_its_strips(loaded):
+def test_each_tier_passes_the_self_test_stops_at_a_deadline_and_lengthens_its_strips(loaded):
     @jax.jit
     def f(seconds, x):
         until = handlers.deadline(loaded, seconds, x)
@@ -40,11 +36,14 @@ def test_each_tier_stops_at_a_deadline_and_lengthens_its_strips(loaded):
         start = (jnp.int32(0), handlers.FIRST_STRIP, False)
         return jax.lax.while_loop(lambda carry: ~carry[2], trip, jax.tree.map(jnp.asarray, start))
 
+    handlers.check(loaded)
     looks, state, is_expired = f(0.02, jnp.ones(3))
 
     assert is_expired
     assert looks > 10
     assert state[2] > 1000  # looks that cost next to nothing may be far apart
+    state, is_expired = handlers.tick(loaded, handlers.NEVER, np.array([0, 0, 77], np.uint32), jnp.ones(3))
+    assert (state[2], is_expired) == (77, False), "without expiry the first strip stays"
 
 
 def test_each_tier_can_end_the_program(loaded):
@@ -57,19 +56,11 @@ def test_each_tier_can_end_the_program(loaded):
         jax.block_until_ready(f(jnp.ones(3)))
 
 
-def test_a_tick_without_expiry_keeps_the_first_strip(loaded):
-    (state, is_expired) = handlers.tick(loaded, handlers.NEVER, np.array([0, 0, 77], np.uint32), jnp.ones(3))
+def test_strips_grow_while_they_are_short_and_shrink_when_they_are_late():
+    strips = {1_000: 800, 100_000: 200, 500_000: 100, 2_000_000: 25, 10**12: 1}
 
-    assert state[2] == 77
-    assert not is_expired
-
-
-@pytest.mark.parametrize(
-    ("elapsed_ns", "strip"), [(1_000, 800), (100_000, 200), (500_000, 100), (2_000_000, 25), (10**12, 1)]
-)
-def test_strips_grow_while_they_are_short_and_shrink_when_they_are_late(elapsed_ns, strip):
-    assert handlers.next_strip(100, elapsed_ns) == strip
-    assert handlers.next_strip(2**28, 1) == 2**28  # the greatest length
+    assert {elapsed_ns: handlers.next_strip(100, elapsed_ns) for elapsed_ns in strips} == strips
+    assert handlers.next_strip(2**28, 1) == 2**28, "the greatest length"
 
 
 # ---- which one is used ------------------------------------------------------------------------------------------
@@ -92,39 +83,30 @@ print(tier().name, *tier().reasons, sep="|")
 """
 
 
-def test_without_the_prebuilt_library_one_is_built_and_kept(tmp_path):
-    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+def test_without_the_prebuilt_library_one_is_built_and_kept_and_without_a_compiler_the_clock_is_python_s(tmp_path):
+    environ, why = {"XDG_CACHE_HOME": str(tmp_path)}, "prebuilt: benchax was installed without a C compiler"
 
+    found = run(WITHOUT_PREBUILT, XDG_CACHE_HOME=str(tmp_path), CC="no-such-compiler")
+
+    assert found == f"python|{why}|built: there is no C compiler 'no-such-compiler'"
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
-    assert run(WITHOUT_PREBUILT, **environ) == "built|prebuilt: benchax was installed without a C compiler"
+    assert run(WITHOUT_PREBUILT, **environ) == f"built|{why}"
     (library,) = tmp_path.rglob("handlers-*.so")
     made = library.stat().st_mtime_ns
     assert run(WITHOUT_PREBUILT, **environ).startswith("built|")
     assert library.stat().st_mtime_ns == made
 
 
-def test_without_a_compiler_the_clock_is_python_s_and_says_why(tmp_path):
-    found = run(WITHOUT_PREBUILT, XDG_CACHE_HOME=str(tmp_path), CC="no-such-compiler")
-
-    assert found == (
-        "python|prebuilt: benchax was installed without a C compiler|built: there is no C compiler 'no-such-compiler'"
-    )
-
-
-def test_a_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
+def test_a_compiler_that_fails_is_quoted_and_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotAvailable, match="the clock cannot be built in"):
+        handlers.build_library(tmp_path / "file" / "below")
     monkeypatch.setenv("CC", "false")
 
     with pytest.raises(NotAvailable, match=r"'false' cannot compile handlers\.c"):
         handlers.build_library(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cache_folder_that_cannot_be_made_is_a_reason(tmp_path):
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(NotAvailable, match="the clock cannot be built in"):
-        handlers.build_library(tmp_path / "file" / "below")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_library_of_another_version_or_none_is_not_used(tmp_path, monkeypatch):
@@ -152,89 +134,70 @@ def ffi(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(("major", "minor"), [(1, 0), (1, 3), (0, 0)])
-def test_an_ffi_of_another_layout_is_refused_before_anything_is_registered(ffi, major, minor):
+def test_an_ffi_of_another_layout_is_refused_before_anything_is_registered(ffi):
     with pytest.raises(NotAvailable, match="the version of XLA's FFI is unknown"):
         handlers._api_minor()
-    ffi(major, minor)
-
-    with pytest.raises(NotAvailable, match=rf"XLA's FFI has version {major}\.{minor}; known are 0\.1 to 0\.5"):
-        handlers._api_minor()
-
-
-@pytest.mark.parametrize(("minor", "named"), [(1, 1), (5, 5), (99, 5)])
-def test_handlers_name_the_version_of_xla_or_the_newest_that_is_known(ffi, minor, named):
-    ffi(0, minor)
-
-    assert handlers._api_minor() == named
+    for major, minor in ((1, 0), (1, 3), (0, 0)):
+        ffi(major, minor)
+        with pytest.raises(NotAvailable, match=rf"XLA's FFI has version {major}\.{minor}; known are 0\.1 to 0\.5"):
+            handlers._api_minor()
 
 
-def test_xla_takes_handlers_of_an_older_version_and_they_pass_the_self_test():
-    """Which is what the clock will rely on with the next JAX."""
+def test_handlers_name_the_version_of_xla_or_the_newest_that_is_known_or_an_older_one(ffi):
+    """Which is what the clock will rely on with the next JAX: XLA takes them, and they pass the self-test."""
     older = "from benchax.clock import handlers, tier; handlers._api_minor = lambda: 1; print(tier().name)"
+    named = {}
+    for minor in (1, 5, 99):
+        ffi(0, minor)
+        named[minor] = handlers._api_minor()
 
+    assert named == {1: 1, 5: 5, 99: 5}
     assert run(older) == handlers.tier().name
 
 
 # ---- what the self-test must catch ------------------------------------------------------------------------------
 
 
-def test_readings_that_step_back_are_caught():
-    with pytest.raises(NotAvailable, match="not in the order of the program"):
-        judge_order(np.array([[0, 10], [9, 20]]))
-
-
-def test_a_clock_that_is_not_pinned_is_caught():
+def test_a_clock_that_is_not_pinned_is_caught(loaded):
     """Sixteen functions with stamps on plain operands: what a self-test of two functions would let pass."""
-    tier = Tier("python") if not _has("prebuilt") else handlers.load("prebuilt")
 
     def unpinned(x):
         times = []
         for i in range(16):
             y = x * 1.5 + i
-            _, start = handlers.stamp(tier, [y])
-            _, end = handlers.stamp(tier, [handlers.spin(tier, y, SPIN_NS)])
+            _, start = handlers.stamp(loaded, [y])
+            _, end = handlers.stamp(loaded, [handlers.spin(loaded, y, SPIN_NS)])
             times.append(jnp.stack([start, end]))
         return jnp.stack(times)
 
     program = jax.jit(unpinned)
-    runs = [nanoseconds(program(jnp.zeros(8))) for _ in range(10)]
 
     wrong = 0
-    for times in runs:
+    for _ in range(10):
         try:
-            judge_order(times)
+            judge_order(nanoseconds(program(jnp.zeros(8))))
         except NotAvailable:
             wrong += 1
     assert wrong > 5
+    with pytest.raises(NotAvailable, match="not in the order of the program"):
+        judge_order(np.array([[0, 10], [9, 20]]))
 
 
-def _has(name):
-    try:
-        handlers.load(name)
-    except NotAvailable:
-        return False
-    return True
+def test_durations_that_are_known_must_come_out():
+    found = [
+        judge_length(np.array(least), Tier("prebuilt"))
+        for least in ([SPIN_NS - 1] * 16, [SPIN_NS + 5_000] * 16, [SPIN_NS + 150] * 15 + [SPIN_NS + 9_000])
+    ]
+
+    assert found == [
+        "a function of 20000 ns was read as 19999 ns", "functions of 20000 ns were read as 25000 ns at best", None,
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("least", "what"),
-    [
-        ([SPIN_NS - 1] * 16, "a function of 20000 ns was read as 19999 ns"),
-        ([SPIN_NS + 5_000] * 16, "functions of 20000 ns were read as 25000 ns at best"),
-        ([SPIN_NS + 150] * 15 + [SPIN_NS + 9_000], None),
-    ],
-)
-def test_durations_that_are_known_must_come_out(least, what):
-    assert judge_length(np.array(least), Tier("prebuilt")) == what
-
-
+@pytest.mark.skipif(ctypes.sizeof(ctypes.c_void_p) != 8, reason="a 32-bit machine")
 def test_the_structs_of_both_implementations_have_one_layout():
     """`handlers.c` names the same fields; its offsets are those of a 64-bit machine."""
-    if ctypes.sizeof(ctypes.c_void_p) != 8:
-        pytest.skip("a 32-bit machine")
+    frame = handlers.CallFrame
 
-    assert handlers.CallFrame.operands.offset == 40
-    assert handlers.CallFrame.results.offset == 80
-    assert handlers.CallFrame.attributes.offset == 120
+    assert [field.offset for field in (frame.operands, frame.results, frame.attributes)] == [40, 80, 120]
     assert handlers.Api.error_create.offset == 48

@@ -90,18 +90,6 @@ def test_a_call_that_loses_three_nodes_is_given_up_and_says_so() -> None:
     assert len(ended) == 22
 
 
-def test_without_nodes_it_ends_and_what_is_left_is_not_given_out() -> None:
-    agents = SimulatedAgents(2, lose=lambda node, ticket: ticket > 3)
-    agents.rng.random = lambda: 1.0  # type: ignore[method-assign]  # none comes back
-
-    found = dispatcher(agents, [[i] for i in range(10)])
-    ended = list(found)
-
-    assert len(ended) == 3
-    assert len(found.lost) == 2
-    assert found.node_count == 0
-
-
 def test_what_was_begun_on_a_host_goes_on_there_and_elsewhere_if_that_is_gone() -> None:
     hosts = ["node-0002"] * 5 + ["node-0001"] * 2 + ["node-gone"]
 
@@ -137,29 +125,15 @@ def test_what_is_heard_of_a_node_that_was_given_up_counts_for_nothing() -> None:
     assert found.lost == {"n0": "it did not answer"}
 
 
-def test_an_item_without_a_job_is_left_out() -> None:
-    agents = SimulatedAgents(2)
-    nodes = agents.start(None, UNLIMITED)
-
-    found = Dispatcher(
-        agents,
-        nodes,
-        [WorkBatch(deque([i])) for i in range(6)],
-        lambda item, node: Named(item) if item % 2 else None,
-        lambda *_: None,
-    )
-
-    assert sorted(each.item for each in found) == [1, 3, 5]
-
-
-def test_the_items_are_given_out_before_their_node_gets_the_next() -> None:
+def test_an_item_without_a_job_is_left_out_and_others_are_given_out_before_their_node_gets_the_next() -> None:
     agents = SimulatedAgents(1)
-    seen = []
+    make_job = lambda item, node: Named(item) if item % 2 else None  # noqa: E731
+    batches = [WorkBatch(deque(range(8)))]
+    found = Dispatcher(agents, agents.start(None, UNLIMITED), batches, make_job, lambda *_: None)
 
-    for each in dispatcher(agents, [range(4)]):
-        seen.append((each.item, len(agents.begun)))
+    seen = [(each.item, len(agents.begun)) for each in found]
 
-    assert seen == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert seen == [(1, 1), (3, 2), (5, 3), (7, 4)]
 
 
 @given(
@@ -183,6 +157,8 @@ def test_whatever_is_lost_nothing_ends_twice_and_all_of_it_ends_while_a_node_is_
     assert all(each.outcome == each.item or isinstance(each.outcome, Failure) for each in answers)
     if found.node_count:
         assert len(ended) == sum(sizes)
+    else:
+        assert len(found.lost) == len(found.seen)
 
 
 def test_memory_does_not_grow_with_the_number_of_items() -> None:

@@ -255,28 +255,19 @@ def test_cases_of_a_run_are_spread_over_nodes_with_all_their_processes(two_nodes
     assert all(row.options.store.endswith("s") for row in rows)
 
 
-def test_what_a_node_cannot_import_is_an_error_before_the_first_cell(
+def test_what_a_node_cannot_import_or_cannot_be_sent_is_an_error_before_the_first_cell(
     connected: TwoNodes, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    elsewhere, lock = tmp_path_factory.mktemp("elsewhere"), threading.Lock()
     (elsewhere / "only_here.py").write_text("def f(x):\n    return x\n")
     monkeypatch.syspath_prepend(elsewhere)
     import only_here  # pyright: ignore[reportMissingImports]
 
     with pytest.raises(UsageError) as error:
         benchax.grid([only_here.f], ["f32[4]"], on=connected.address, store="s", progress=False)
+    with pytest.raises(UsageError, match=r"cannot pickle '_thread\.lock' object"):
+        benchax.grid([lambda x: lock and x], ["f32[4]"], on=connected.address, store="s", progress=False)
 
     assert "cannot measure this: ModuleNotFoundError: No module named 'only_here'" in error.value.problem
     assert "everything can be imported" in error.value.expected
     assert not (project / "s").exists()
-
-
-def test_a_function_that_cannot_be_sent_is_an_error_and_names_what_cannot(connected: TwoNodes, project: Path) -> None:
-    lock = threading.Lock()
-
-    def locked(x: Any) -> Any:
-        with lock:
-            return x
-
-    with pytest.raises(UsageError, match=r"cannot pickle '_thread\.lock' object"):
-        benchax.grid([locked], ["f32[4]"], on=connected.address, store=False, progress=False)

@@ -133,32 +133,25 @@ def test_ranks_are_dealt_out_over_hosts_neighbours_beside_one_another(
     assert deal(places, count) == seats
 
 
-def test_more_ranks_than_gpus_are_refused() -> None:
-    with pytest.raises(UsageError) as error:
-        deal([place(8, 2), place(8, 2)], 6)
+def test_what_cannot_be_ranks_of_a_run_is_refused_before_a_node_is_asked(files: Path) -> None:
+    (case,), _ = collect(["mine.py:waits", "f32[64]"], "", [])
+    loop = resolve({"nprocs": 2, "timer": "loop"})
+    two, four = (replace(DEFAULTS, nprocs=n) for n in (2, 4))
+    assert nprocs_of([DEFAULTS]) is None
+    assert nprocs_of([two, two]) == 2
 
-    assert str(error.value) == (
+    with pytest.raises(UsageError) as too_many:
+        deal([place(8, 2), place(8, 2)], 6)
+    with pytest.raises(UsageError, match="the timer 'loop' is given with nprocs=2"):
+        next(measure_cases(None, [case], [loop], "", quiet))  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as several:
+        nprocs_of([DEFAULTS, two, four])
+
+    assert str(too_many.value) == (
         "3 ranks of nprocs=6 come to a node with 2 GPUs\nexpected at most as many ranks as GPUs\n\n"
         "hint: --nprocs 4 has one on each"
     )
-
-
-def test_a_timer_for_one_process_is_refused_before_a_node_is_asked(files: Path) -> None:
-    (case,), _ = collect(["mine.py:waits", "f32[64]"], "", [])
-    options = resolve({"nprocs": 2, "timer": "loop"})
-
-    with pytest.raises(UsageError, match="the timer 'loop' is given with nprocs=2"):
-        next(measure_cases(None, [case], [options], "", quiet))  # type: ignore[arg-type]
-
-
-def test_cases_of_several_numbers_of_processes_are_refused(files: Path) -> None:
-    two, four = (replace(DEFAULTS, nprocs=n) for n in (2, 4))
-
-    assert nprocs_of([DEFAULTS]) is None
-    assert nprocs_of([two, two]) == 2
-    with pytest.raises(UsageError) as error:
-        nprocs_of([DEFAULTS, two, four])
-    assert str(error.value) == (
+    assert str(several.value) == (
         "cases of nprocs 2, 4, none are given with --on\nexpected one number for all of them\n\n"
         "hint: a run for each number"
     )
@@ -177,11 +170,9 @@ class TestOnTwoNodes:
         assert (code, len(rows)) == (2, 3), text
         assert "(2 ranks on 2 nodes)" in text
         failure = rows.pop("raises").failure
-        assert failure is not None
         assert failure.message.startswith("rank 1 of 2 ranks: ValueError: no such thing")
         for row in rows.values():
             assert row.failure is None
-            assert row.ranks is not None
             assert [rank.rank for rank in row.ranks.ranks] == [0, 1]
             assert row.ranks.compared_outputs == 1
             assert (row.environment.process_count, row.environment.device_count) == (2, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from statistics import median
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,9 @@ from jax import lax
 
 from benchax.clock import deadline, handlers, stamps
 from benchax.clock.handlers import nanoseconds
-from benchax.compiled_grids import compiled, compiled_result
+from benchax.compiled_grids import compiled
 from benchax.compiled_grids.compiled import compiled_grid
-from benchax.errors import NotAvailable, UsageError
+from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.progress import ProgressEvent
 from benchax.watching.compiles import watch_compiles
 
@@ -39,34 +40,26 @@ KNOWN_US = np.array([20 + 10 * k for k in range(16)])
 SLACK_US = 15
 
 
-def wrong_about(result, least_us) -> str:
-    """What is wrong with the times of functions of known durations; nothing if all is well."""
-    readings = nanoseconds(result.stamps).reshape(-1)
-    if (np.diff(readings) < 0).any():
-        return "they overlap, or came in another order"
-    if (least_us < KNOWN_US).any():
-        return "one took less than it is known to take"
-    return "one took longer than it is known to take" if (least_us > KNOWN_US + SLACK_US).any() else ""
-
-
 def checked(grid, tries: int) -> str:
-    """Of many readings the least, because whatever disturbs a known wait can only lengthen it."""
+    """What is wrong with the times of functions of known durations; empty if all is well.
+
+    Of many readings the least, because whatever disturbs a known wait can only lengthen it.
+    """
     least_us = np.full(16, np.inf)
     for _ in range(tries):
         result = grid(X)
         least_us = np.minimum(least_us, result.seconds(raw=True).min(axis=1).filled(0) * 1e6)
-        if not (wrong := wrong_about(result, least_us)).endswith("longer than it is known to take"):
-            break
-    return wrong
+        if (np.diff(nanoseconds(result.stamps).reshape(-1)) < 0).any():
+            return "they overlap, or came in another order"
+        if (least_us < KNOWN_US).any():
+            return "one took less than it is known to take"
+        if (least_us <= KNOWN_US + SLACK_US).all():
+            return ""
+    return "one took longer than it is known to take"
 
 
 def sixteen():
     return compiled_grid([spinning(us) for us in KNOWN_US], repeats=10)
-
-
-@pytest.mark.slow
-def test_sixteen_functions_come_in_order_none_overlaps_and_each_is_as_long_as_it_is_known_to_be():
-    assert checked(sixteen(), tries=100) == ""
 
 
 def aside(inputs):
@@ -75,11 +68,12 @@ def aside(inputs):
 
 
 @pytest.mark.slow
-def test_that_check_sees_a_clock_that_is_not_pinned(monkeypatch):
+def test_sixteen_functions_come_in_order_none_overlaps_and_each_is_as_long_as_it_is_known_to_be(monkeypatch):
+    """And the check sees a clock that is not pinned."""
+    assert checked(sixteen(), tries=100) == ""
     monkeypatch.setattr(compiled, "stamp", aside)
     # A branch waits for the time that decides it, which pins the function as well.
     monkeypatch.setattr(compiled, "run_in_branch", lambda function, inputs, word: function(inputs))
-
     assert checked(sixteen(), tries=3) != ""
 
 
@@ -93,14 +87,6 @@ def test_a_time_is_net_of_the_stamps_cost_which_was_measured_beside_it():
     assert (subtracted > 0.2 * result.stamp_cost_s[:, None]).all()
     np.testing.assert_allclose(np.median(subtracted, axis=1), result.stamp_cost_s, rtol=0.5)
     np.testing.assert_allclose(result.timings, raw, rtol=1e-6)
-
-
-def test_it_says_of_what_and_where_but_inside_a_jit_where_that_is_not_known():
-    h = compiled_grid({"relu": jax.nn.relu}, repeats=5)
-
-    assert "\nf32[64] · cpu · " in str(h((X,)))
-    assert f"· jax {jax.__version__}" in str(h(X))
-    assert jax.jit(h)(X).circumstances is None
 
 
 @pytest.mark.slow
@@ -123,12 +109,9 @@ def test_a_function_below_a_reading_of_the_clock_runs_several_times_in_each_and_
     np.testing.assert_array_equal(result.outputs[0], jax.jit(seed_f1)(x))
 
 
-def test_a_long_function_runs_once_in_each_repetition():
-    assert compiled_grid([spinning(200), looping], repeats=3)(X).runs.tolist() == [1, 1]
-
-
 def test_a_short_function_of_known_duration_is_read_within_a_tenth():
     """Two durations, side by side: what a dispatch costs cancels."""
+    assert compiled_grid([spinning(200), looping], repeats=3)(X).runs.tolist() == [1, 1], "a long one runs once in each"
     h = compiled_grid([spinning(0), spinning(1), spinning(2)], repeats=100)
     shares = []
     while len(shares) < 10 and not any(abs(np.array(shares) - 1).max(axis=1) < 0.1 if shares else []):
@@ -136,16 +119,6 @@ def test_a_short_function_of_known_duration_is_read_within_a_tenth():
         shares.append(((one_s - none_s) / 1e-6, (two_s - none_s) / 2e-6))
 
     assert min(abs(np.array(shares) - 1).max(axis=1)) < 0.1
-
-
-def test_what_cannot_be_told_from_an_empty_run_has_no_time(monkeypatch):
-    monkeypatch.setattr(compiled_result, "LEAST_SHARE", 10.0)
-
-    result = compiled_grid([double], repeats=20)(X)
-
-    assert result.why_not_measured(0).startswith("it takes less than ")
-    assert "not measured, because it takes less than" in result.table()
-    assert result.summary(0) is None
 
 
 def test_the_clock_without_a_compiler_serves_as_well(monkeypatch):
@@ -175,12 +148,15 @@ def test_endless_loops_are_stopped_at_their_limit_and_the_functions_after_them_r
     assert np.isnan(result.outputs[1]).all()
 
 
-def test_between_repetitions_a_limit_stops_what_has_no_loops():
+def test_between_repetitions_a_limit_stops_what_has_no_loops_and_one_for_the_whole_call_the_last_functions():
     result = compiled_grid([spinning(3000), double], repeats=1000)(X, timeout_s=[0.02, 60])
 
     assert result.status_names == ["stopped", "ok"]
     assert 1 <= result.count[0] < 10
     assert 0.02 <= result.elapsed_s[0] < LATE_S
+    result = compiled_grid([spinning(20_000), forever, double], repeats=1, timeout_s=60)(X, total_timeout_s=0.03)
+    assert result.status_names == ["ok", "timed_out", "not_run"]
+    assert 0.03 <= result.total_s < LATE_S
 
 
 def test_without_stopping_inside_a_call_comes_to_its_end():
@@ -188,38 +164,22 @@ def test_without_stopping_inside_a_call_comes_to_its_end():
         X, timeout_s=0.01
     )
 
-    assert result.status_names == ["stopped"]
-    assert result.count.tolist() == [1]
+    assert (result.status_names, result.count.tolist(), result.guarded) == (["stopped"], [1], (False,))
     assert result.elapsed_s[0] >= 0.05
-    assert result.guarded == (False,)
     assert "after its limit" in result.table()
 
 
-def test_a_limit_for_the_whole_call_leaves_the_last_functions_without_a_turn():
-    result = compiled_grid([spinning(20_000), forever, double], repeats=1, timeout_s=60)(X, total_timeout_s=0.03)
-
-    assert result.status_names == ["ok", "timed_out", "not_run"]
-    assert 0.03 <= result.total_s < LATE_S
-    assert result.why_not_measured(2) == "its time was up before its turn came"
-
-
-def test_the_repetitions_are_of_the_function_as_it_was_given(monkeypatch):
+def test_the_repetitions_are_of_the_function_as_it_was_given_and_need_time_for_a_second_run(monkeypatch):
     monkeypatch.setattr(compiled, "interruptible", slowed_by(5000))
-
     result = compiled_grid([looping], repeats=10)(X)
+    monkeypatch.setattr(compiled, "interruptible", slowed_by(300_000))
+    once = compiled_grid([looping], repeats=10)(X, timeout_s=0.5)
 
     assert result.guarded == (True,)
     assert result.guard_s[0] > 5e-3 > result.seconds().min()
-
-
-def test_what_could_run_just_once_within_its_limit_has_outputs_and_no_time(monkeypatch):
-    monkeypatch.setattr(compiled, "interruptible", slowed_by(300_000))
-
-    result = compiled_grid([looping], repeats=10)(X, timeout_s=0.5)
-
-    assert (result.status_names, result.count.tolist()) == (["stopped"], [0])
-    assert result.why_not_measured(0).startswith("there was time for its guarded run only, of 3")
-    np.testing.assert_array_equal(result.outputs[0], jax.jit(looping)(X))
+    assert (once.status_names, once.count.tolist()) == (["stopped"], [0])
+    assert once.why_not_measured(0).startswith("there was time for its guarded run only, of 3")
+    np.testing.assert_array_equal(once.outputs[0], jax.jit(looping)(X))
 
 
 def slowed_by(us: int):
@@ -260,13 +220,10 @@ def test_a_limit_that_cannot_be_is_refused(name, limit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
-def test_a_traced_limit_that_cannot_be_lets_nothing_run(limit):
-    h = compiled_grid([forever, double], repeats=3)
+def test_a_traced_limit_that_cannot_be_lets_nothing_run():
+    program = jax.jit(lambda t: compiled_grid([forever, double], repeats=3)(X, timeout_s=t))
 
-    result = jax.jit(lambda t: h(X, timeout_s=t))(limit)
-
-    assert result.status_names == ["not_run", "not_run"]
+    assert [program(limit).status_names for limit in (0.0, -1.0, math.nan)] == [["not_run", "not_run"]] * 3
 
 
 # --- inside other programs, and elsewhere ---------------------------------------------------------------------------
@@ -311,14 +268,6 @@ def test_the_clock_is_found_inside_of_a_jit_and_data_on_several_devices_are_refu
     )
 
 
-def test_another_platform_is_refused(monkeypatch):
-    h = compiled_grid([double])
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-
-    with pytest.raises(NotAvailable, match="this runs on gpu"):
-        h(np.ones(3))
-
-
 def test_a_jax_whose_loops_cannot_be_rewritten_still_measures_and_says_so(monkeypatch):
     def unavailable(until, *args):
         raise NotAvailable("this JAX is strange")
@@ -347,6 +296,14 @@ def test_what_cannot_be_a_grid_is_refused(functions, options, x):
         compiled_grid(functions, **options)(x)
 
 
+def test_another_platform_is_refused(monkeypatch):
+    h = compiled_grid([double])
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    with pytest.raises(NotAvailable, match="this runs on gpu"):
+        h(np.ones(3))
+
+
 def test_progress_is_told_what_is_traced_and_nothing_where_all_is_compiled() -> None:
     told: list[ProgressEvent] = []
     h = compiled_grid({"sin": jnp.sin, "cos": jnp.cos}, repeats=2, progress=told.append)
@@ -360,3 +317,45 @@ def test_progress_is_told_what_is_traced_and_nothing_where_all_is_compiled() -> 
 
     h(jnp.ones(3))
     assert len(told) == 3
+
+
+# --- a loop in Python beside it ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_both_ways_are_timed_and_each_says_what_a_run_takes():
+    h = compiled_grid({"relu": jax.nn.relu, "softmax": jax.nn.softmax}, repeats=20)
+
+    found = h.compare_python_loop({"64": X, "8 × 8": X.reshape(8, 8)}, rounds=3)
+
+    assert [*found.python.run_s] == [("relu", "64"), ("softmax", "64"), ("relu", "8 × 8"), ("softmax", "8 × 8")]
+    assert len(found.python.took_s) == len(found.compiled.took_s) == len(found.ratios) == 3
+    assert found.python.runs == 80
+    assert found.compiled.runs > 80
+    # A call has the function in it, and its own dispatch: on any machine more than the function alone.
+    known = {key: run_s for key, run_s in found.compiled.run_s.items() if run_s is not None}  # a busy machine hides one
+    assert known
+    assert all(found.python.run_s[key] > run_s > 0 for key, run_s in known.items())
+    assert found.python.first_s > min(found.python.took_s)
+    assert found.compiled.first_s > min(found.compiled.took_s)
+    assert median(found.ratios) > 1  # a neighbour may disturb one of the rounds
+    text = str(found)
+    assert f"The comparison took {found.elapsed_s:.2f} seconds." in text
+    assert "\n64: f32[64]\n8 × 8: f32[8,8]" in text
+    assert text.startswith("A run costs ")
+    assert "times as much in the Python loop as in the compiled one" in text
+
+
+def test_what_never_ends_is_left_out_of_the_python_loop_with_its_reason():
+    h = compiled_grid([jnp.sin, forever], repeats=5, timeout_s=[60, 0.02])
+
+    found = h.compare_python_loop({"x": X}, rounds=1)
+
+    assert [*found.python.run_s] == [("sin", "x")]
+    assert found.left_out == {("forever", "x"): "a single call did not end within 20.0 ms"}
+    assert "forever, x: left out, because a single call did not end within 20.0 ms" in str(found)
+    with pytest.raises(NotMeasured, match=r"no function ends within its limit: a single call did not end"):
+        compiled_grid([forever], repeats=5, timeout_s=0.02).compare_python_loop({"x": X}, rounds=1)
+    for data in (X, {}, [X]):
+        with pytest.raises(UsageError, match="expected a mapping from labels to data"):
+            h.compare_python_loop(data)

@@ -159,17 +159,14 @@ def test_a_time_is_shown_where_all_of_the_work_was_found_between_the_stamps(monk
     assert "not measured, because inside a loop XLA does only" in hoisted.table()
 
 
-def test_work_that_cannot_be_found_is_not_said_to_be_timed():
+def test_work_that_cannot_be_found_is_not_said_to_be_timed_nor_that_of_a_users_jit():
     grid = compiled_grid([jnp.sin], repeats=3)
-    grid(X)
+    assert "\nf32[512,128] · cpu · " in str(grid((X,)))
+    assert f"· jax {jax.__version__}" in str(grid(X))
 
     (why,) = compiled.prove("HloModule other", next(iter(grid._traced.values())), [X])
+    inside = jax.jit(grid)(X)
 
     assert why == "its work cannot be found in the optimised program of the grid"
-
-
-def test_inside_of_a_users_jit_the_table_says_that_nothing_was_shown():
-    result = jax.jit(compiled_grid([jnp.sin], repeats=3))(X)
-
-    assert result.unproved is None
-    assert "is not shown, because the grid was called inside a jax.jit" in result.table()
+    assert (inside.unproved, inside.circumstances) == (None, None)
+    assert "is not shown, because the grid was called inside a jax.jit" in inside.table()

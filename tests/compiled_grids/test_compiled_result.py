@@ -56,6 +56,10 @@ def test_times_are_net_and_what_was_not_repeated_is_masked():
     np.testing.assert_allclose(r.seconds(raw=True).compressed(), [10.2e-6, 12.2e-6, 11.2e-6], rtol=1e-9)
     assert r.stamp_cost_s.tolist() == pytest.approx([0.2e-6])
     assert r.summary("f").median_s == pytest.approx(11e-6)
+    several = result([100, 120, 110], Status.ok, cost_ns=2000, runs=np.array([10]))
+    np.testing.assert_allclose(several.seconds().compressed(), net.compressed(), rtol=1e-9)
+    np.testing.assert_allclose(several.seconds(raw=True).compressed(), r.seconds(raw=True).compressed(), rtol=1e-9)
+    assert several.stamp_cost_s.tolist() == pytest.approx([0.2e-6]), "what is subtracted counts for one run, too"
 
 
 def test_the_table_says_of_what_where_and_beside_what():
@@ -66,14 +70,6 @@ def test_the_table_says_of_what_where_and_beside_what():
     assert "\nf32[8] · cpu · EPYC · jax 0.10.2\n" in str(r)
     assert "the machine was busy" in str(r)
     assert "busy" not in str(result([10] * 6, Status.ok))
-
-
-def test_a_repetition_of_several_runs_counts_for_one_and_so_does_what_is_subtracted():
-    r = result([100, 120, 110], Status.ok, cost_ns=2000, runs=np.array([10]))
-
-    np.testing.assert_allclose(r.seconds().compressed(), [10e-6, 12e-6, 11e-6], rtol=1e-9)
-    np.testing.assert_allclose(r.seconds(raw=True).compressed(), [10.2e-6, 12.2e-6, 11.2e-6], rtol=1e-9)
-    assert r.stamp_cost_s.tolist() == pytest.approx([0.2e-6])
 
 
 def test_a_preempted_reading_of_nothing_spoils_no_time():
@@ -101,10 +97,7 @@ def test_a_line_says_the_median_its_interval_and_how_many_it_is_of():
         (result([], Status.not_run), "its time was up before its turn came"),
         (result([], Status.wrong_shape, notes=("it returns f32[2]",)), "it returns f32[2]"),
         (result([], Status.stopped), "there was no time for a reading that is long enough within 1.00 ms"),
-        (
-            result([0.005] * 6, Status.ok),
-            "it takes less than 10 ns, and reading the clock takes 200 ns",
-        ),
+        (result([0.005] * 6, Status.ok), "it takes less than 10 ns, and reading the clock takes 200 ns"),
         (result([5] * 6, Status.ok, unproved=("only a half of it",)), "only a half of it"),
     ],
 )
@@ -115,30 +108,25 @@ def test_what_has_no_time_has_a_reason(made, why):
     assert "nan" not in made.table()
 
 
-def test_no_limit_is_no_limit():
-    assert result([10], Status.ok, limit_us=None).limit_s.tolist() == [np.inf]
-    assert "limit" not in result([10], Status.ok, limit_us=None).table()
-
-
-def test_what_ended_late_says_so_and_why():
+def test_what_ended_late_says_so_and_why_and_no_limit_is_no_limit():
     late = result([3000], Status.stopped, took_us=3000, unstoppable=(("pure_callback",),))
+    unlimited = result([10], Status.ok, limit_us=None)
 
     assert "ended 2.00 ms after its limit, because nothing stops pure_callback" in late.table()
     assert "after its limit" not in result([500], Status.stopped, took_us=1050).table()
     assert "nothing stops pure_callback" in (late._repr_html_() or "")
+    assert unlimited.limit_s.tolist() == [np.inf]
+    assert "limit" not in unlimited.table()
 
 
-def test_the_guarded_run_is_masked_where_there_was_none():
+def test_the_guarded_run_is_masked_where_there_was_none_and_an_unknown_function_is_refused():
     assert result([10], Status.ok).guard_s.mask.tolist() == [True]
     assert result([10], Status.ok, guard_us=20).guard_s.tolist() == pytest.approx([20e-6])
+    with pytest.raises(UsageError, match="one of: f"):
+        result([10], Status.ok).summary("g")
 
 
 def test_it_is_a_pytree_that_keeps_what_is_no_array():
     leaves, tree = jax.tree.flatten(result([10], Status.ok))
 
     assert jax.tree.unflatten(tree, leaves).names == ("f",)
-
-
-def test_an_unknown_function_is_refused_with_those_that_there_are():
-    with pytest.raises(UsageError, match="one of: f"):
-        result([10], Status.ok).summary("g")

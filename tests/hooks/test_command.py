@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from process_ends import wait_until_gone
 
 from benchax.errors import UsageError
 from benchax.hooks import command
@@ -75,11 +74,12 @@ def programs(tmp_path: Path) -> Programs:
 def test_a_program_that_ends_by_itself_leaves_a_report(programs: Programs) -> None:
     programs.write("program.py", "import jax")
 
-    ended = programs.run(sys.executable, "program.py", "--name", "µ\n'", given=[1, "é"])
+    words = ("program.py", "--name", "µ\n'", "", '\\ "$(x)" \t\x7f', "\N{GRINNING FACE}")
+    ended = programs.run(sys.executable, *words, given=[1, *words])
 
     (report,) = ended.reports
-    assert report.result == {"settings": {"given": [1, "é"]}, "calls": ["exit"]}
-    assert report.argv == (sys.executable, "program.py", "--name", "µ\n'")
+    assert report.result == {"settings": {"given": [1, *words]}, "calls": ["exit"]}
+    assert report.argv == (sys.executable, *words)
     assert report.ended == "exit"
     assert 0 < report.wall_s < ended.elapsed_s
     assert (ended.exit_code, ended.signal, ended.is_timed_out, ended.remarks) == (0, None, False, ())
@@ -114,17 +114,6 @@ def test_an_end_before_which_nothing_can_be_saved_is_said(programs: Programs, en
     assert "left no report: it ended by SIGKILL, a crash, os._exit or os.exec" in " ".join(ended.remarks)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(word=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), value=st.text())
-def test_any_text_reaches_the_program_and_comes_back(programs: Programs, word: str, value: str) -> None:
-    programs.write("program.py", "import jax")
-
-    (report,) = programs.run(sys.executable, "program.py", word, value=value).reports
-
-    assert report.argv[2:] == (word,)
-    assert report.result["settings"] == {"value": value}
-
-
 def test_a_program_without_jax_without_python_or_without_benchax_is_said_to_have_none(programs: Programs) -> None:
     ended, no_python = programs.python("import json"), programs.run("true")
     elsewhere = programs.python("import jax", hook="benchax_of_another_place.watch:begin")
@@ -136,6 +125,9 @@ def test_a_program_without_jax_without_python_or_without_benchax_is_said_to_have
     (remark,) = elsewhere.remarks
     assert f"benchax is not installed in its Python, {sys.executable}" in remark
     assert elsewhere.exit_code == 0
+    for option in ("-S", "-I", "-E", "-IB"):
+        remarks = programs.python("print()", "-u", option).remarks
+        assert f"loaded our hook, because {option} tells Python to ignore PYTHONPATH" in remarks[0]
 
 
 def test_the_first_import_that_succeeds_counts(programs: Programs) -> None:
@@ -155,14 +147,6 @@ def test_the_first_import_that_succeeds_counts(programs: Programs) -> None:
     assert len(ended.reports) == 1
 
 
-@pytest.mark.parametrize("option", ["-S", "-I", "-E", "-IB"])
-def test_a_python_told_not_to_look_is_said_to_be_out_of_reach(programs: Programs, option: str) -> None:
-    ended = programs.python("print()", "-u", option)
-
-    assert ended.reports == ()
-    assert f"loaded our hook, because {option} tells Python to ignore PYTHONPATH" in ended.remarks[0]
-
-
 @pytest.mark.parametrize(("hook", "error"), [("fails", "RuntimeError: no luck"), ("fails_late", "ZeroDivisionError")])
 def test_a_failure_of_ours_is_none_of_the_programs(programs: Programs, hook: str, error: str) -> None:
     ended = programs.python("import jax, sys; sys.exit(4)", hook=f"hook:{hook}")
@@ -171,46 +155,30 @@ def test_a_failure_of_ours_is_none_of_the_programs(programs: Programs, hook: str
     assert error in ended.remarks[0]
 
 
-def test_a_module_that_the_hook_needs_may_be_the_first_to_import_jax(programs: Programs) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_module_that_the_hook_needs_may_be_the_first_to_import_jax_and_may_fail(
+    programs: Programs, fails: bool
+) -> None:
     """As `benchax.watching.compiles` does: while it is half loaded, the hook cannot import from it."""
     programs.write("ours/__init__.py", "")
     programs.write("ours/outer.py", "from ours.inner import value\nimport ours.inner as inner\ndone = True")
-    programs.write("ours/inner.py", "import jax\nvalue = 7")
-    programs.write(
-        "ours/hook.py",
-        """
-        from ours.inner import value
-        from ours.outer import done
-
-        def begin(settings):
-            return lambda how: value
-        """,
-    )
-
-    ended = programs.python(
-        "import ours.outer as o, sys; sys.exit(type(o.__spec__).__name__ != 'ModuleSpec')", hook="ours.hook:begin"
-    )
-
-    assert ended.exit_code == 0
-    assert [report.result for report in ended.reports] == [7]
-    assert ended.remarks == ()
-
-
-def test_a_module_that_fails_while_it_imports_jax_does_not_keep_the_hook_out(programs: Programs) -> None:
-    programs.write("ours/__init__.py", "")
-    programs.write("ours/broken.py", "import jax\nraise ValueError")
-    programs.write("ours/hook.py", "def begin(settings):\n    return lambda how: how")
+    programs.write("ours/inner.py", f"import jax\nvalue = 7\n{'raise ValueError' if fails else ''}")
+    needs = "" if fails else "from ours.outer import done\n"
+    programs.write("ours/hook.py", f"{needs}def begin(settings):\n    return lambda how: how")
 
     ended = programs.python(
         """
-        import contextlib
+        import contextlib, sys
         with contextlib.suppress(ValueError):
-            import ours.broken
+            import ours.outer as o
+            sys.exit(type(o.__spec__).__name__ != 'ModuleSpec')
         """,
         hook="ours.hook:begin",
     )
 
+    assert ended.exit_code == 0
     assert [report.result for report in ended.reports] == ["exit"]
+    assert ended.remarks == ()
 
 
 def test_the_program_sees_nothing_of_us(programs: Programs) -> None:
@@ -240,17 +208,13 @@ def test_what_the_program_brings_of_its_own_works_as_ever(programs: Programs, co
     assert (ended.exit_code, len(ended.reports)) == (exit_code, 1)
 
 
-def test_each_process_of_a_program_reports_for_itself(programs: Programs) -> None:
+def test_each_process_of_a_program_reports_for_itself_and_a_forked_child_not_its_parents_numbers(
+    programs: Programs,
+) -> None:
     programs.write("child.py", "import jax")
 
     ended = programs.python("import jax, subprocess, sys; subprocess.run([sys.executable, '-m', 'child'])")
-
-    assert [report.argv[1:] for report in ended.reports] == [("program.py",), ("-m", "child")]
-    assert len({report.pid for report in ended.reports}) == 2
-
-
-def test_a_forked_child_does_not_report_its_parents_numbers(programs: Programs) -> None:
-    ended = programs.python("""
+    forked = programs.python("""
         import jax, os, sys
         child = os.fork()
         if child:
@@ -258,14 +222,9 @@ def test_a_forked_child_does_not_report_its_parents_numbers(programs: Programs) 
             os._exit(0)  # so that a report could only be the child's
     """)
 
-    assert ended.reports == ()
-
-
-def test_a_program_that_takes_too_long_is_ended_and_reports(programs: Programs) -> None:
-    ended = programs.python("import jax, threading; threading.Event().wait()", limit_s=2.0)
-
-    assert (ended.is_timed_out, ended.exit_code) == (True, 143)
-    assert [report.ended for report in ended.reports] == ["SIGTERM"]
+    assert [report.argv[1:] for report in ended.reports] == [("program.py",), ("-m", "child")]
+    assert len({report.pid for report in ended.reports}) == 2
+    assert forked.reports == ()
 
 
 def test_who_waits_is_told_how_long_until_the_program_ends(monkeypatch, tmp_path: Path) -> None:
@@ -286,13 +245,13 @@ def test_who_waits_is_told_how_long_until_the_program_ends(monkeypatch, tmp_path
     assert heard == sorted(heard)
 
 
-def test_a_program_that_refuses_to_end_is_killed_with_its_children(
+def test_a_program_that_takes_too_long_is_ended_and_reports_or_is_killed_with_its_children(
     programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ended = programs.python("import jax, threading; threading.Event().wait()", limit_s=2.0)
     monkeypatch.setattr(command, "GRACE_S", 0.2)
     programs.write("child.py", "import threading; threading.Event().wait()")
-
-    ended = programs.python(
+    refusing = programs.python(
         """
         import signal, subprocess, sys, threading
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -302,21 +261,10 @@ def test_a_program_that_refuses_to_end_is_killed_with_its_children(
         limit_s=2.0,
     )
 
-    assert (ended.is_timed_out, ended.exit_code) == (True, 137)
-    assert not _is_running(int((programs.folder / "pid").read_text()))
-
-
-def _is_running(pid: int) -> bool:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        process.wait(timeout=10)  # killed, and soon taken away by who adopted it
-    except psutil.TimeoutExpired:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        pass
-    return False
+    assert (ended.is_timed_out, ended.exit_code) == (True, 143)
+    assert [report.ended for report in ended.reports] == ["SIGTERM"]
+    assert (refusing.is_timed_out, refusing.exit_code) == (True, 137)
+    wait_until_gone({int((programs.folder / "pid").read_text())})
 
 
 def test_a_command_that_is_not_there_is_an_error_of_usage(programs: Programs) -> None:
@@ -349,8 +297,11 @@ print("interrupts:", len(got), flush=True)
 """
 
 
-def start_wrapper(programs: Programs) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start_wrapper(programs: Programs, program: str, before: str = "") -> subprocess.Popen[str]:
+    """Until the program is ready."""
+    programs.write("program.py", program)
+    programs.write("wrapper.py", before + WRAPPER)
+    wrapper = subprocess.Popen(
         [sys.executable, "wrapper.py"],
         cwd=programs.folder,
         env=programs.env,
@@ -358,16 +309,14 @@ def start_wrapper(programs: Programs) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+    assert wrapper.stdout.readline() == "ready\n"
+    return wrapper
 
 
 def test_a_signal_to_us_alone_reaches_the_program(programs: Programs) -> None:
-    programs.write("program.py", COUNTING)
-    programs.write("wrapper.py", WRAPPER)
-    with start_wrapper(programs) as wrapper:
-        assert wrapper.stdout is not None
-        assert wrapper.stdout.readline() == "ready\n"
+    with start_wrapper(programs, COUNTING) as wrapper:
         wrapper.send_signal(signal.SIGINT)
-        rest = wrapper.stdout.read()
+        rest = wrapper.communicate()[0]
 
     assert rest == "interrupts: 1\nwrapper: 0 1\n"
 
@@ -383,11 +332,8 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
-    programs.write("program.py", stuck)
-    programs.write("wrapper.py", "from benchax.hooks import command\ncommand.GRACE_S = 0.2\n" + WRAPPER)
-    with start_wrapper(programs) as wrapper:
-        assert wrapper.stdout is not None
-        assert wrapper.stdout.readline() == "ready\n"
+    shorter = "from benchax.hooks import command\ncommand.GRACE_S = 0.2\n"
+    with start_wrapper(programs, stuck, shorter) as wrapper:
         wrapper.send_signal(number)
         assert wrapper.stdout.readline() == "not yet\n"
         while wrapper.poll() is None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import psutil
 import pytest
+import warm_python
 
+import benchax
 from benchax.case import Case, make_case
 from benchax.measuring.record import quiet
 from benchax.model import Measurement
@@ -87,7 +91,6 @@ def test_the_row_is_of_the_case_that_was_given_whatever_it_prints(row: Measureme
     assert (row.status, row.signature) == ("ok", "f32[8]")
     assert [s.timer for s in row.samples] == ["wall"]
     assert None not in (row.stages.trace_s, row.stages.lower_s, row.stages.compile_s, row.stages.first_run_s)
-    assert row.numerics is not None
     assert row.numerics.agrees
     # A setting of the program holds wherever it runs.
     assert row.environment.config["jax_default_matmul_precision"] == "float32"
@@ -105,7 +108,6 @@ def test_progress_is_told_in_the_order_of_work(row: Measurement, stages: list[st
 
 
 def test_a_failing_function_gives_a_failed_row(failed: Measurement) -> None:
-    assert failed.failure is not None
     assert (failed.failure.kind, failed.failure.stage) == ("error", "trace")
     assert failed.failure.message.startswith(f"ValueError: it is broken (at {__file__}:")
     assert 'raise ValueError("it is broken")' in failed.failure.traceback
@@ -167,7 +169,6 @@ def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None
 
     failure = isolated.run(case, QUICK, run_id="run-1", progress=quiet).failure
 
-    assert failure is not None
     assert (failure.kind, failure.stage) == ("error", "start")
     assert failure.message.startswith(
         "case 'locked' cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock' object; "
@@ -181,7 +182,6 @@ def test_a_row_that_is_killed_keeps_what_was_measured_before(isolated: Isolated)
 
     row = isolated.run(make_case(endless, ("f32[8]",)), replace(QUICK, timeout_s=1.0), run_id="run-1", progress=quiet)
 
-    assert row.failure is not None
     assert (row.failure.kind, row.failure.stage) == ("timeout", "first run")
     assert row.failure.message.startswith("first run took longer than 1.00 s; the process was killed")
     assert (row.signature, row.run_id) == ("f32[8]", "run-1")
@@ -192,15 +192,69 @@ def test_a_row_that_is_killed_keeps_what_was_measured_before(isolated: Isolated)
     assert row.memory.predicted_peak_bytes
 
 
-@pytest.mark.parametrize(
-    ("stage", "expected"),
-    [
-        ("trace", 2.0), ("compile", 2.0), ("first run", 2.0), ("verify", 2.0), ("warm-up", 7.0), ("wall", 5.0),
-        ("loop", 5.0), ("start", 60.0),
-    ],
-)  # fmt: skip
-def test_sampling_may_take_what_its_options_grant_on_top(stage: str, expected: float) -> None:
+def test_sampling_may_take_what_its_options_grant_on_top() -> None:
     options = replace(DEFAULTS, timeout_s=2.0, max_time_s=3.0, max_warmup_s=5.0)
+    expected = {
+        **dict.fromkeys(("trace", "compile", "first run", "verify"), 2.0), "warm-up": 7.0, "wall": 5.0, "loop": 5.0,
+        "start": 60.0,
+    }  # fmt: skip
 
-    assert stage_limit(stage, options) == expected
-    assert stage_limit(stage, replace(options, timeout_s=None)) is None
+    assert {stage: stage_limit(stage, options) for stage in expected} == expected
+    assert stage_limit("trace", replace(options, timeout_s=None)) is None
+
+
+# ---- a run --------------------------------------------------------------------------------------------------------
+
+FILE = """
+import os, signal
+import benchax, jax
+
+@benchax.benchmark(args=("f32[8]",))
+def first(x):
+    return x + 1
+
+@benchax.benchmark(args=("f32[8]",))
+def hangs_in_python(x):
+    while True:
+        pass
+
+@benchax.benchmark(args=("f32[8]",))
+def hangs_in_xla(x):
+    return jax.lax.while_loop(lambda x: x.sum() > -1e30, lambda x: x * 0.5, x)
+
+@benchax.benchmark(args=("f32[8]",))
+def crashes(x):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+@benchax.benchmark(args=lambda: (jax.numpy.ones(2**29),))
+def takes_too_much(x):
+    return x
+
+@benchax.benchmark(args=("f32[8]",))
+def last(x):
+    return x * 2
+"""
+
+
+@pytest.mark.slow
+def test_every_case_has_its_row_whatever_the_others_do(project: Path) -> None:
+    words = ("--isolate", "--timeout", "1.5", "--memory-limit", "1GiB")
+    short = ("--max-time", "0.02", "--min-time", "0.01", "--no-memory", "--timer", "wall")
+    (project / "bench_it.py").write_text(FILE)
+
+    done = warm_python.run([sys.executable, "-m", "benchax.cli.main", "run", *short, *words], cwd=project, timeout=300)
+
+    rows = {row.case.name: row for row in benchax.load(project / ".benchmarks")}
+
+    assert done.returncode == 2
+    failures = {name: (row.failure.kind, row.failure.stage) for name, row in rows.items() if row.failure}
+    assert failures == {
+        "hangs_in_python": ("timeout", "trace"),
+        "hangs_in_xla": ("timeout", "first run"),
+        "crashes": ("crashed", "trace"),
+        "takes_too_much": ("out_of_memory", "inputs"),
+    }
+    # Where it hangs: at `while`, or in its body.
+    assert re.search(r"bench_it\.py:1[12]\)", rows["hangs_in_python"].failure.message)
+    assert [rows[name].summary("wall") is not None for name in ("first", "last")] == [True, True]
+    assert (rows["last"].options.timeout_s, rows["last"].options.memory_limit_bytes) == (1.5, 2**30)

@@ -48,13 +48,11 @@ def test_a_stage_and_the_whole_job_have_their_limits(clock: Clock) -> None:
     assert one.rest() == 3.0
     clock.now += 3.0
     failure = one.failure()
-    assert failure is not None
     assert (failure.kind, failure.stage) == ("timeout", "run")
     assert failure.message == "run took longer than 3.00 s; the process was killed"
     one.enter("run")
     clock.now += 0.5
     failure = one.failure()
-    assert failure is not None
     assert failure.message == "the job as a whole took longer than 6.00 s; the process was killed"
     assert one.rest() == 0.0
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -23,7 +24,6 @@ from slurm_server import SlurmServer, find_skip_reason
 
 from benchax.errors import UsageError
 from benchax.workers import ranks
-from benchax.workers.channel import Channel
 from benchax.workers.ranks import Link, LostContact, Membership, find_crew, find_membership, first_host, gather, join
 
 SLURM = {
@@ -102,23 +102,13 @@ def test_another_number_than_the_launcher_has_started_is_refused(monkeypatch: py
 
 @pytest.fixture
 def first() -> Membership:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return Membership(0, 2, "127.0.0.1", found.getsockname()[1], "a test")
+    return Membership(0, 2, "127.0.0.1", ranks.free_port("127.0.0.1"), "a test")
 
 
 @pytest.fixture
 def beside() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor() as pool:
         yield pool
-
-
-@pytest.fixture
-def pair() -> Iterator[tuple[Link, Link]]:
-    here, there = map(Link, connected())
-    yield here, there
-    here.close()
-    there.close()
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -137,22 +127,18 @@ def test_all_come_and_hear_of_one_another(first: Membership, beside: ThreadPoolE
     assert (links[1].rank, links[1].host) == (1, socket.gethostname())
 
 
-def test_who_does_not_come_is_named(first: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_come_is_named_and_an_address_where_nobody_listens(
+    first: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranks, "JOIN_S", 0.05)
 
     with pytest.raises(UsageError) as error:
         gather(replace(first, count=3))
-
-    assert error.value.problem == f"rank 1, rank 2 of 3 ranks did not come within 50.0 ms to 127.0.0.1:{first.port}"
-
-
-def test_an_address_where_nobody_listens_is_named(first: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "JOIN_S", 0.0)
-
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError) as unreached:
         join(replace(first, rank=1))
 
-    assert error.value.problem.startswith(f"rank 1 cannot reach rank 0 at 127.0.0.1:{first.port}: ")
+    assert error.value.problem == f"rank 1, rank 2 of 3 ranks did not come within 50.0 ms to 127.0.0.1:{first.port}"
+    assert unreached.value.problem.startswith(f"rank 1 cannot reach rank 0 at 127.0.0.1:{first.port}: ")
 
 
 @pytest.mark.parametrize(
@@ -206,82 +192,50 @@ def test_what_is_no_program_of_ours_is_let_go(first: Membership, beside: ThreadP
     assert other.result().host == socket.gethostname()
 
 
-def test_a_program_that_has_ended_is_lost_at_once(pair: tuple[Link, Link]) -> None:
-    pair[1].close()
-
-    with pytest.raises(LostContact, match="benchax on the other host has ended"):
-        pair[0].receive()
-
-
-def test_a_host_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "SILENCE_S", 0.05)
-    here, there = connected()
-
-    with there, pytest.raises(LostContact, match=r"nothing was heard of the other host for 50\.0 ms"):
-        Link(here).receive()
-
-
-def test_beats_are_no_messages_and_show_that_somebody_is_there(pair: tuple[Link, Link]) -> None:
-    here, there = pair
+def test_a_link_beats_which_is_no_message_and_one_that_has_ended_or_falls_silent_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ranks, "BEAT_S", 0.01)
+    here, there = map(Link, connected())
     heard = here.heard_at
-    there.send()
+    time.sleep(0.03)
     there.send(over=1)
 
     assert here.receive() == {"over": 1}
     assert here.heard_at > heard
-
-
-def test_a_link_beats_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "BEAT_S", 0.01)
-    here, there = connected()
-
-    link = Link(there)
-
-    heard = Channel(here).receive(5.0)
-    assert heard is not None
-    assert heard.document == {}
+    there.close()
+    with pytest.raises(LostContact, match="benchax on the other host has ended"):
+        here.receive()
     here.close()
-    link.close()
+    monkeypatch.setattr(ranks, "SILENCE_S", 0.05)
+    connection, silent = connected()
+    with silent, pytest.raises(LostContact, match=r"nothing was heard of the other host for 50\.0 ms"):
+        Link(connection).receive()
 
 
 # ---- a case ----------------------------------------------------------------------------------------------------------
 
 
 HERE = Path(__file__).parent
+PATHS = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
 COMMAND = [sys.executable, "-m", "benchax.cli.main", "run"]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Any:
     """Starts both programs with these words; they end with the test."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+    address = f"127.0.0.1:{ranks.free_port('127.0.0.1')}"
     running: list[subprocess.Popen[str]] = []
 
     def start(
         *words: str, of_second: tuple[str, ...] | None = None, command: tuple[str, ...] = ()
     ) -> list[subprocess.Popen[str]]:
-        for rank in (0, 1):
-            environ = {
-                "JAX_COORDINATOR_ADDRESS": address,
-                "JAX_NUM_PROCESSES": "2",
-                "JAX_PROCESS_ID": str(rank),
-                "JAX_NUM_CPU_DEVICES": "2",
-                "PYTHONPATH": str(HERE.parent),
-            }
-            given = words if rank == 0 or of_second is None else of_second
-            run = command or (*COMMAND, f"{HERE.parent / 'ranks_by_hand.py'}:{given[0]}", *given[1:])
-            running.append(
-                subprocess.Popen(
-                    run,
-                    cwd=tmp_path,
-                    env=os.environ | environ,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
+        for rank, (name, *more) in enumerate((words or [""], of_second or words or [""])):
+            run = command or (*COMMAND, f"{HERE.parent / 'ranks_by_hand.py'}:{name}", *more)
+            environ = dict(zip(ranks.BY_HAND, (address, "2", str(rank)), strict=True))
+            environ = os.environ | environ | {"JAX_NUM_CPU_DEVICES": "2", "PYTHONPATH": PATHS}
+            how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            running.append(subprocess.Popen(run, cwd=tmp_path, env=environ, **how))
         return running
 
     yield start

@@ -40,6 +40,10 @@ def test_little_is_passed_on_as_it_is(pipe: Pipe, capsys: pytest.CaptureFixture[
         output.pump()
 
     assert capsys.readouterr().err == "naïve \N{REPLACEMENT CHARACTER}\n"
+    write(b"late")
+    output.begin(is_passed_on=True)
+    output.drain()
+    assert (output.text(), capsys.readouterr().err) == ("", ""), "what was printed between jobs belongs to none"
 
 
 def test_of_much_the_rest_is_dropped_and_that_is_said_once(pipe: Pipe, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,17 +58,6 @@ def test_of_much_the_rest_is_dropped_and_that_is_said_once(pipe: Pipe, capsys: p
     assert err.count("x") in range(PASSED_ON_BYTES, PASSED_ON_BYTES + 10)
     assert err.endswith("\n[benchax: more than 64 KiB printed; the rest is dropped]\n")
     assert len(output.text()) == TAIL_BYTES
-
-
-def test_what_was_printed_between_jobs_belongs_to_none(pipe: Pipe, capsys: pytest.CaptureFixture[str]) -> None:
-    output, write = pipe
-    output.begin(is_passed_on=True)
-    write(b"late")
-
-    output.begin(is_passed_on=True)
-    output.drain()
-
-    assert (output.text(), capsys.readouterr().err) == ("", "")
 
 
 @pytest.mark.parametrize("stderr", [None, "closed"])
@@ -115,20 +108,16 @@ def test_the_stack_is_that_of_the_job_and_the_users_own_line_the_innermost_outsi
 
 
 def test_a_story_has_the_users_own_frames_and_counts_the_others() -> None:
-    own = [f'File "/home/me/{i}.py", line 3 in f' for i in range(3)]
+    own = [f'File "/home/me/{i}.py", line 3 in f' for i in range(2)]
     stack = [f'File "{jax.__file__}", line 1 in wait', *own, f'File "{benchax.__file__}", line 2 in measure']
 
     assert conversation._story(stack, "") == (
         "Where it was, innermost first:\n"
         '  File "/home/me/0.py", line 3 in f\n'
         '  File "/home/me/1.py", line 3 in f\n'
-        '  File "/home/me/2.py", line 3 in f\n'
         "(2 frames of JAX, benchax and Python left out)"
     )
-
-
-def test_a_story_without_a_frame_of_the_user_says_so() -> None:
-    assert conversation._story([f'File "{jax.__file__}", line 1 in wait'], "") == (
+    assert conversation._story(stack[:1], "") == (
         "No line of your own was running, as in a compiled loop. The innermost of 1 frame of JAX, benchax and Python:\n"
         f'  File "{jax.__file__}", line 1 in wait'
     )

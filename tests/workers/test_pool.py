@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +29,20 @@ from benchax.workers.task import task
 Say = Callable[..., None]
 
 
-def by_value(make: Callable[[], Callable[[Say], Any]]) -> Callable[[Say], Any]:
-    """A function that another one has made travels by value."""
-    return make()
-
-
-def who() -> Callable[[Say], Any]:
-    def answer_with_number(say: Say) -> Any:
-        return {"pid": os.getpid()}, ()
-
-    return answer_with_number
-
-
-def pid_of(pool: Pool) -> int:
-    ended = ask(pool, who())
-    assert ended.document is not None, ended.failure
-    return ended.document["pid"]
-
-
 def told(pool: Pool, look: Callable[[], Any]) -> Any:
     """What `look` returns in a worker."""
     ended = ask(pool, lambda say: ({"answer": look()}, ()))
-    assert ended.document is not None, ended.failure
     return ended.document["answer"]
+
+
+def pid_of(pool: Pool) -> int:
+    return told(pool, os.getpid)
+
+
+def forever(say: Say) -> Any:
+    say("run")
+    while True:
+        pass
 
 
 # ---- workers ----------------------------------------------------------------------------------------------------
@@ -76,14 +69,10 @@ def test_workers_are_born_with_the_modules_that_are_preloaded(warm: bool, pool: 
     assert without == []
 
 
-def test_nothing_is_started_before_it_is_needed() -> None:
+def test_a_worker_is_started_when_it_is_needed_and_used_again_until_it_is_renewed(pool: Pool) -> None:
     before = psutil.Process().children()
-
     with Pool():
         assert psutil.Process().children() == before
-
-
-def test_a_worker_is_used_again_until_it_is_renewed(pool: Pool) -> None:
     first, again = pid_of(pool), pid_of(pool)
     pool.renew()
 
@@ -126,30 +115,19 @@ def test_a_worker_that_dies_while_it_waits_is_replaced(pool: Pool) -> None:
     assert strays(pool) == []
 
 
-def test_when_the_zygote_is_killed_the_next_job_gets_a_new_one(pool: Pool) -> None:
+def test_when_the_zygote_is_killed_that_is_told_and_the_next_job_gets_a_new_one(pool: Pool) -> None:
     pool.prepare()
-    assert pool._keeper is not None
+
+    def kill(*_: Any) -> None:
+        os.kill(pool._keeper.process.pid, signal.SIGKILL)
+        pool._keeper.process.wait()
+
     below = psutil.Process(pool._keeper.process.pid).children()
-    os.kill(pool._keeper.process.pid, signal.SIGKILL)
-    pool._keeper.process.wait()
+    kill()
 
     assert pid_of(pool) not in {worker.pid for worker in below}
     assert psutil.wait_procs(below, timeout=10)[1] == []
-
-
-def test_the_death_of_the_zygote_is_told(pool: Pool) -> None:
-    def kill(message: dict[str, Any]) -> None:
-        assert pool._keeper is not None
-        os.kill(pool._keeper.process.pid, signal.SIGKILL)
-
-    def forever(say: Say) -> Any:
-        say("run")
-        while True:
-            pass
-
     failure = ask(pool, forever, kill).failure
-
-    assert failure is not None
     assert failure.message == "the process that keeps the workers was killed in run"
     assert ask(pool, answer).document == {"n": 3}
 
@@ -165,32 +143,25 @@ def test_workers_that_are_not_forked_do_the_same(start: Any, refuses: bool, monk
         pid = pid_of(one)
         assert one._ready[0].how == "spawn"
         failure = ask(one, lambda say: os._exit(7)).failure
-        assert failure is not None
         assert failure.message == "the process ended with exit code 7 in start, without an answer"
         assert pid_of(one) != pid
         assert strays(one) == []
 
 
-def test_a_flag_that_xla_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It aborts any process that starts a backend: here only a worker."""
-    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
-
-    with Pool() as one:
-        failure = ask(one, answer).failure
-
-    assert failure is not None
-    assert (failure.kind, failure.stage) == ("crashed", "start")
-    assert failure.message.startswith("a worker process could not do its first computation: the process ")
-    assert "--xla_no_such_flag=1" in failure.message
-
-
-def test_an_interpreter_that_does_not_start_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_that_xla_refuses_and_an_interpreter_that_does_not_start_are_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The flag aborts any process that starts a backend: here only a worker."""
+    with monkeypatch.context() as patch, Pool() as one:
+        patch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
+        flag = ask(one, answer).failure
     monkeypatch.setattr(sys, "executable", "/bin/false")
-
     with Pool() as one:
         failure = ask(one, answer).failure
 
-    assert failure is not None
+    assert (flag.kind, flag.stage) == ("crashed", "start")
+    assert flag.message.startswith("a worker process could not do its first computation: the process ")
+    assert "--xla_no_such_flag=1" in flag.message
     assert failure.message == "no worker process could be started: it ended with exit code 1"
 
 
@@ -216,9 +187,7 @@ def test_the_program_sees_every_announcement_in_order(pool: Pool) -> None:
 
 
 def test_the_worker_of_a_call_can_be_chosen_and_stays(pool: Pool) -> None:
-    def process(say: Any) -> Any:
-        return {"pid": os.getpid()}, ()
-
+    process = lambda say: ({"pid": os.getpid()}, ())  # noqa: E731
     first, second, again = (pool.call(entries.call, process, worker=i)[0]["pid"] for i in (0, 1, 1))
 
     assert first != second
@@ -266,14 +235,13 @@ def test_a_stage_has_its_time_again_only_when_it_says_so(pool: Pool, monkeypatch
     assert ask(pool, begins_again, announced.append, limits=within(run=1.0)).failure is None
     assert len(announced) == 10_000
     failure = ask(pool, goes_on, announced.append, limits=within(run=1.0)).failure
-    assert failure is not None
     assert (failure.kind, failure.stage) == ("timeout", "run")
 
 
 # ---- in step with the program -----------------------------------------------------------------------------------
 
 
-def test_the_state_of_the_program_holds_in_the_worker(
+def test_the_state_of_the_program_holds_in_the_worker_and_what_a_job_changes_is_set_back(
     pool: Pool, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_SETTING", "here")
@@ -285,20 +253,10 @@ def test_the_state_of_the_program_holds_in_the_worker(
     def look() -> Any:
         import mine  # type: ignore[import-not-found]
 
-        return [
-            os.environ.get("SOME_SETTING"),
-            os.environ.get("OPENBLAS_NUM_THREADS"),
-            str(Path.cwd()),
-            mine.value,
-            sys.argv,
-        ]
+        blas = os.environ.get("OPENBLAS_NUM_THREADS")
+        x64 = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+        return [os.environ.get("SOME_SETTING"), blas, str(Path.cwd()), sys.path, mine.value, sys.argv, x64, os.getpid()]
 
-    assert told(pool, look) == [
-        "here", os.environ.get("OPENBLAS_NUM_THREADS"), str(project), 5, ["program", "--flag"],
-    ]  # fmt: skip
-
-
-def test_what_one_job_changes_is_set_back_for_the_next(pool: Pool) -> None:
     def spoil() -> Any:
         os.environ["SOME_SETTING"] = "spoilt"
         os.chdir("/")
@@ -306,34 +264,25 @@ def test_what_one_job_changes_is_set_back_for_the_next(pool: Pool) -> None:
         jax.config.update("jax_enable_x64", True)
         return os.getpid()
 
-    def look() -> Any:
-        return [os.environ.get("SOME_SETTING"), str(Path.cwd()), sys.path, bool(jax.config.jax_enable_x64), os.getpid()]  # type: ignore[attr-defined]
-
     pid = told(pool, spoil)
 
-    assert told(pool, look) == [None, str(Path.cwd()), sys.path, False, pid]
+    blas = os.environ.get("OPENBLAS_NUM_THREADS")
+    assert told(pool, look) == ["here", blas, str(project), sys.path, 5, ["program", "--flag"], False, pid]
 
 
 @pytest.mark.slow
 def test_flags_that_are_read_at_the_start_bring_new_workers(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that only a new interpreter reads: the C library reads its own, and a fork does not start."""
     here, before = jax.device_count(), told(pool, jax.device_count)
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
 
     assert (before, told(pool, jax.device_count)) == (here, 3)
-
-
-@pytest.mark.slow
-def test_flags_that_only_a_new_interpreter_reads_bring_one(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The C library reads its own when a process starts, and a fork does not start."""
-    pid_of(pool)
-    before = pool._keeper
+    keepers = [pool._keeper]
     monkeypatch.setenv("MALLOC_ARENA_MAX", "3")
-    pid_of(pool)
-    between = pool._keeper
-    pid_of(pool)
-
-    assert before is not between
-    assert between is pool._keeper
+    for _ in range(2):
+        pid_of(pool)
+        keepers.append(pool._keeper)
+    assert keepers[0] is not keepers[1] is keepers[2]
 
 
 @pytest.mark.slow
@@ -367,8 +316,6 @@ def test_linear_algebra_uses_as_many_threads_as_here(pool: Pool) -> None:
 
 @pytest.mark.slow
 def test_the_program_starts_no_backend() -> None:
-    import subprocess
-
     code = """
 import jax
 from benchax.workers.pool import Pool
@@ -387,15 +334,11 @@ print(answer, list(xla_bridge._backends))
 # ---- sharing ----------------------------------------------------------------------------------------------------
 
 
-def test_the_shared_pool_is_one() -> None:
-    assert shared_pool() is shared_pool()
-    assert shared_pool(warm=False) is not shared_pool()
-
-
 def test_a_fork_of_the_program_has_a_pool_of_its_own(pool: Pool) -> None:
     """And leaves that of its parent alone, also when it ends."""
     pid = pid_of(pool)
     mine = shared_pool()
+    assert shared_pool() is mine is not shared_pool(warm=False)
 
     with warnings.catch_warnings(action="ignore"):  # JAX's, of forks
         child = os.fork()
@@ -410,22 +353,13 @@ def test_a_fork_of_the_program_has_a_pool_of_its_own(pool: Pool) -> None:
 
 
 def test_threads_take_turns(pool: Pool) -> None:
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(ask(pool, answer).document)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: ask(pool, answer).document, range(4)))
 
     assert found == [{"n": 3}] * 4
 
 
 def test_closing_ends_a_job_that_another_thread_runs() -> None:
-    def forever(say: Say) -> Any:
-        say("run")
-        while True:
-            pass
-
     is_running, found = threading.Event(), []
     pool = Pool()
     thread = threading.Thread(

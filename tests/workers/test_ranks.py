@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -14,12 +16,12 @@ from measurement_strategies import HOST
 
 from benchax import codec
 from benchax.case import make_case
-from benchax.errors import UsageError
-from benchax.model import Failure, Measurement
+from benchax.errors import NotMeasured, UsageError
+from benchax.model import Environment, Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import ranks
 from benchax.workers.executors import executor_for
-from benchax.workers.rank import RankAnswer, RankJob, measure_rank
+from benchax.workers.rank import ClockReading, RankAnswer, RankJob, StartLine, measure_rank
 from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
 
 
@@ -83,7 +85,6 @@ def test_a_delay_in_one_rank_is_found_and_named(run: Any) -> None:
 def test_a_rank_that_fails_ends_all_under_its_name(run: Any, name: str, kind: str, message: str) -> None:
     row = run(name)
 
-    assert row.failure is not None
     assert (row.failure.kind, message in row.failure.message) == (kind, True), row.failure
     assert not row.samples
 
@@ -92,7 +93,6 @@ def test_a_rank_that_fails_ends_all_under_its_name(run: Any, name: str, kind: st
 def test_a_rank_that_hangs_is_named_and_ended(run: Any) -> None:
     row = run("hangs", timeout_s=3.0)
 
-    assert row.failure is not None
     assert row.failure.kind == "timeout"
     assert row.failure.message.startswith("rank 1 of 2 ranks: trace took longer than ")
     assert row.signature == "f32[64@data]"
@@ -102,7 +102,6 @@ def test_a_rank_that_hangs_is_named_and_ended(run: Any) -> None:
 def test_outputs_that_differ_between_ranks_are_a_wrong_output_without_times(run: Any) -> None:
     row = run("differs", mesh=None)
 
-    assert row.failure is not None
     assert row.failure.kind == "wrong_output"
     assert row.failure.message == "rank 1: out[0:64] differs from that of rank 0"
     assert not row.samples
@@ -138,25 +137,22 @@ def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), 
     return RankAnswer(rank, "h", 1, 0.1, begun, ended, pieces, HOST)
 
 
-def test_the_odd_one_among_three_is_named() -> None:
+def test_the_odd_one_among_three_is_named_and_pieces_that_one_rank_holds_alone_agree() -> None:
     found = _disagreement([answer(0, out="b"), answer(1, out="a"), answer(2, out="a")])
 
-    assert found is not None
     assert found.message == "rank 0: out differs from that of rank 1, rank 2"
-
-
-def test_pieces_that_one_rank_holds_alone_agree() -> None:
     assert _disagreement([answer(0, left="a"), answer(1, right="b")]) is None
+
+
+def fill(*answers: RankAnswer, here: Environment = HOST) -> Measurement:
+    return _fill(Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"), answers, here)
 
 
 def test_the_scatter_of_the_start_is_kept_out_of_the_time() -> None:
     """Rank 1 begins 200 ns after rank 0, and all end at 1,200: 1,000 ns are the sample's."""
-    row = Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now")
-
-    m = _fill(row, [answer(0, (0, 0), (1200, 900)), answer(1, (200, 100), (1100, 1100))], HOST)
+    m = fill(answer(0, (0, 0), (1200, 900)), answer(1, (200, 100), (1100, 1100)))
 
     assert m.samples[0].elapsed_s == pytest.approx((1e-6, 1e-6))
-    assert m.ranks is not None
     assert m.ranks.barrier_skew_s == pytest.approx((2e-7, 1e-7))
     assert [rank.was_last for rank in m.ranks.ranks] == [1, 1]
     assert m.ranks.least_s == pytest.approx((9e-7, 8e-7))
@@ -173,19 +169,15 @@ def test_the_scatter_of_the_start_is_kept_out_of_the_time() -> None:
 def test_ranks_of_a_host_share_cores_where_they_are_more_than_it_gives_them(
     cores: list[tuple[int, ...]], texts: list[str]
 ) -> None:
-    answers = [
-        replace(answer(r, (0,), (1000,)), environment=replace(HOST, affinity=each)) for r, each in enumerate(cores)
-    ]
-
-    m = _fill(Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"), answers, HOST)
+    m = fill(
+        *(replace(answer(r, (0,), (1000,)), environment=replace(HOST, affinity=each)) for r, each in enumerate(cores))
+    )
 
     assert [remark.message for remark in m.remarks if remark.code == "ranks-share-cores"] == texts
 
 
 def test_the_error_of_the_clocks_is_told_and_counts_as_skew() -> None:
-    answers = [answer(0, (0,), (1000,)), replace(answer(1, (0,), (1000,)), clock_error_s=2e-7)]
-
-    m = _fill(Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"), answers, HOST)
+    m = fill(answer(0, (0,), (1000,)), replace(answer(1, (0,), (1000,)), clock_error_s=2e-7))
 
     assert m.samples[0].disturbed_count == 1
     assert m.samples[0].answers == (
@@ -196,11 +188,7 @@ def test_the_error_of_the_clocks_is_told_and_counts_as_skew() -> None:
 def test_a_row_has_the_devices_of_the_ranks_and_the_commit_of_who_launched_them() -> None:
     there = replace(HOST, commit=None, backend="cpu", process_count=2, config={"jax_num_cpu_devices": 2})
 
-    m = _fill(
-        Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"),
-        [replace(answer(0), environment=there)],
-        replace(HOST, commit="c" * 40),
-    )
+    m = fill(replace(answer(0), environment=there), here=replace(HOST, commit="c" * 40))
 
     assert m.environment == replace(there, commit="c" * 40)
     assert codec.decode(codec.encode(m)).environment == m.environment
@@ -229,3 +217,69 @@ def test_a_host_whose_name_has_no_address_is_told_how_to_have_one(monkeypatch: p
         "expected ranks that reach one another\n\n"
         "hint: this host's name, 'node.invalid', has no address: put one into its /etc/hosts"
     )
+
+
+# ---- the start line, on one host, whose clock is known to be one ---------------------------------------------------
+
+STARTS = 5
+
+
+def start_together(clocks: list[int]) -> list[tuple[StartLine, list[Any]]]:
+    """What each process saw: its line, and its starts, of which the last was none."""
+    address = f"127.0.0.1:{ranks.free_port()}"
+
+    def be(rank: int) -> tuple[StartLine, list[Any]]:
+        line = StartLine(address, rank, len(clocks), 20.0, clocks[rank])
+        begun = [line.start(is_last=i == STARTS) for i in range(STARTS + 1)]
+        line.align()
+        line.close()
+        return line, begun
+
+    with ThreadPoolExecutor(len(clocks)) as pool:
+        return list(pool.map(be, range(len(clocks))))
+
+
+@pytest.mark.slow
+def test_all_begin_after_the_time_that_the_first_one_named_and_hear_of_the_end() -> None:
+    found = start_together([1] * 3)
+
+    assert [begun[-1] for _, begun in found] == [None] * 3
+    starts = list(zip(*(begun[:-1] for _, begun in found), strict=True))
+    # Nobody begins before all have come, and so after the start before.
+    assert all(max(earlier) < min(later) for earlier, later in pairwise(starts))
+
+
+def test_processes_of_one_clock_have_nothing_to_measure() -> None:
+    (_, _), (line, begun) = start_together([1, 1])
+
+    assert line.error_s == 0.0
+    assert line.to_common(begun[:-1]) == tuple(begun[:-1])
+
+
+@pytest.mark.slow
+def test_the_offset_of_another_clock_is_within_what_is_told() -> None:
+    """Both are the clock of this host, and called by two names: the truth is 0."""
+    (_, _), (line, _) = start_together([1, 2])
+
+    assert line.error_s > 0.0
+    assert len(line.readings) == 2
+    assert all(abs(reading.ahead_ns) <= reading.error_ns for reading in line.readings)
+
+
+def test_between_two_readings_a_clock_drifts_in_a_straight_line() -> None:
+    line = StartLine.__new__(StartLine)
+    line.readings = [ClockReading(1000, 50, 3), ClockReading(3000, 70, 4)]
+
+    assert line.to_common([1000, 2000, 3000]) == (1050, 2060, 3070)
+    assert line.error_s == pytest.approx(4e-9)
+
+
+def test_who_does_not_come_is_named_and_a_first_one_that_is_not_there_with_its_address() -> None:
+    address = f"127.0.0.1:{ranks.free_port()}"
+
+    with pytest.raises(NotMeasured) as error:
+        StartLine(address, 0, 3, 0.05, 1)
+    with pytest.raises(NotMeasured, match=f"rank 0 cannot be reached at {address}"):
+        StartLine(address, 1, 2, 0.0, 1)
+
+    assert error.value.problem == "rank 1, rank 2 did not come to the start within 50.0 ms"

@@ -57,31 +57,19 @@ def row(pool: Pool) -> Measurement:
         return run(pool, processes=3)
 
 
-def test_intervals_between_processes_hold_what_the_machine_scatters_by(row: Measurement) -> None:
+def test_each_process_has_samples_and_intervals_hold_what_the_machine_scatters_by(row: Measurement) -> None:
     summary, alone = row.summary("wall"), replace(row, noise=replace(row.noise, pace_scatter=None)).summary("wall")
-    assert row.noise.pace_scatter == 0.05
-    assert summary is not None
-    assert alone is not None
-    assert summary.low_s is not None
-    assert alone.low_s is not None
-    assert summary.low_s < alone.low_s
-    assert summary.low_s < 0.9 * summary.median_s
-    assert codec.decode(codec.encode(row)) == row
 
-
-def test_each_process_has_samples_and_nothing_says_that_others_are_missing(row: Measurement) -> None:
     assert row.failure is None
     assert [s.process for s in row.series_of("wall")] == [0, 1, 2]
     assert row.why_absent(ALONE) is None
-    summary = row.summary("wall")
-    assert summary is not None
-    assert summary.processes == 3
-    assert summary.low_s is not None
+    assert (summary.processes, row.noise.pace_scatter) == (3, 0.05)
+    assert summary.low_s < min(alone.low_s, 0.9 * summary.median_s)
     # The rest is that of the first process.
     assert row.stages.cache == "off"
-    assert row.stages.compile_s is not None
-    assert row.numerics is not None
+    assert None not in (row.stages.compile_s, row.numerics)
     assert row.options == replace(OPTIONS, processes=3)
+    assert codec.decode(codec.encode(row)) == row
 
 
 def test_the_row_is_known_after_each_process_and_workers_stay(pool: Pool, row: Measurement) -> None:
@@ -122,8 +110,6 @@ def test_one_process_is_enough_for_a_program_that_earlier_runs_know(pool: Pool, 
     assert first.options.processes == 2
     assert second.options.processes == 1
     before, after = first.summary("wall"), second.summary("wall")
-    assert before is not None
-    assert after is not None
     assert after.scope == "run"
     assert second.earlier_runs.medians_s["wall"] == (pytest.approx(before.median_s, rel=1e-3),)
 
@@ -132,16 +118,12 @@ def test_a_long_case_is_measured_in_one_process_and_says_so(pool: Pool, monkeypa
     monkeypatch.setattr("benchax.measuring.sampling.SHORT_CALL_S", 1e-9)
 
     m = run(pool, processes=0)
-
-    assert m.options.processes == 1
-    assert re.fullmatch(r"a call takes .*; --processes 5 asks for more", str(m.why_absent(ALONE)))
-
-
-def test_one_process_says_that_one_was_requested() -> None:
-    m = executor_for(OPTIONS).run(make_case(heavy, ("f32[8,8]",)), OPTIONS, run_id="r", progress=quiet)
+    one = executor_for(OPTIONS).run(make_case(heavy, ("f32[8,8]",)), OPTIONS, run_id="r", progress=quiet)
 
     assert isinstance(executor_for(OPTIONS), Inline)
-    assert m.why_absent(ALONE) == "one process was requested; --processes 5 asks for more"
+    assert one.why_absent(ALONE) == "one process was requested; --processes 5 asks for more"
+    assert m.options.processes == 1
+    assert re.fullmatch(r"a call takes .*; --processes 5 asks for more", str(m.why_absent(ALONE)))
 
 
 def test_a_case_that_cannot_travel_is_measured_alone_with_all_the_time(pool: Pool) -> None:
@@ -172,25 +154,20 @@ def test_a_failure_in_a_further_process_is_reported_and_the_others_count(pool: P
             raise ValueError("not now")
         return x + 1
 
+    def broken(x: Any) -> Any:
+        raise ValueError("it is broken")
+
+    failed = run(pool, broken, ("f32[8]",), processes=3)
     none = run(pool, only_here, ("f32[8]",), processes=3)
     some = run(pool, fails_once, ("f32[8]",), processes=3)
 
+    assert (failed.failure is not None, failed.samples) == (True, ())
     assert [s.process for s in none.series_of("wall")] == [0]
     assert none.options.processes == 1
     assert "ValueError: not here" in str(none.why_absent(ALONE))
     assert [s.process for s in some.series_of("wall")] == [0, 2]
     assert some.options.processes == 2
     assert "ValueError: not now" in str(some.why_absent(ALONE))
-
-
-def test_what_ends_in_failure_is_not_repeated(pool: Pool) -> None:
-    def broken(x: Any) -> Any:
-        raise ValueError("it is broken")
-
-    m = run(pool, broken, ("f32[8]",), processes=3)
-
-    assert m.failure is not None
-    assert m.samples == ()
 
 
 def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(tmp_path: Path) -> None:

@@ -154,7 +154,12 @@ class WithDeadline:
         args = tuple(_static_part(n, arg) if n in static else arg for n, arg in enumerate(args))
         kwargs = {name: _static_part(name, arg) if name in self._static else arg for name, arg in kwargs.items()}
         leaves = jax.tree.leaves((args, kwargs))
-        _refuse_texts(leaves, _name(self._f))
+        if (text := next((leaf for leaf in leaves if isinstance(leaf, str | bytes)), None)) is not None:
+            raise UsageError(
+                f"an argument of {_name(self._f)} under with_deadline is {text!r}",
+                "arrays and numbers, or pytrees of them",
+                f"a text can be a static argument: with_deadline({_name(self._f)}, …, static=…)",
+            )
         refuse_elsewhere(leaves, "each would stop at another time, and wait for the others", _ON_ONE_DEVICE)
         if self.on_timeout == "partial":
             return self._program(self.seconds, args, kwargs)[:2]
@@ -222,33 +227,33 @@ def interruptible(
     def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
         flat, arrays = as_function_of_arrays(f, args, kwargs)
         program, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        outputs, is_expired = _rewrite(program, arrays, until, must_raise, note)
+        # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
+        try:
+            program = rewriting.alive(program)
+            if note:
+                note(rewriting.find_unchecked(program))
+            outputs, is_expired = _rewrite(program, arrays, rewriting.Guard(tier(), until, must_raise))
+        except BenchaxError:
+            raise
+        except Exception as error:
+            raise NotAvailable(
+                f"loops cannot be rewritten with JAX {jax.__version__}: {type(error).__name__}: {error}"
+            ) from error
         return jax.tree.unflatten(jax.tree.structure(shape), outputs), is_expired
 
     return g
 
 
-def _rewrite(program: Any, arrays: list[Any], until: Any, must_raise: bool, note: Any) -> tuple[list[Any], jax.Array]:
-    # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
-    try:
-        program = rewriting.alive(program)
-        if note:
-            note(rewriting.find_unchecked(program))
-        if rewriting.is_spread(program):
-            if any(map(rewriting.is_checked, every_equation(program))):
-                raise NotAvailable(
-                    "it has loops and runs on several devices: each would stop at another time, and wait for the "
-                    "others forever",
-                    hint=_ON_ONE_DEVICE,
-                )
-            return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
-        return rewriting.run(program, arrays, jnp.bool_(False), rewriting.Guard(tier(), until, must_raise))
-    except BenchaxError:
-        raise
-    except Exception as error:
+def _rewrite(program: Any, arrays: list[Any], guard: rewriting.Guard) -> tuple[list[Any], jax.Array]:
+    if not rewriting.is_spread(program):
+        return rewriting.run(program, arrays, jnp.bool_(False), guard)
+    if any(map(rewriting.is_checked, every_equation(program))):
         raise NotAvailable(
-            f"loops cannot be rewritten with JAX {jax.__version__}: {type(error).__name__}: {error}"
-        ) from error
+            "it has loops and runs on several devices: each would stop at another time, and wait for the others "
+            "forever",
+            hint=_ON_ONE_DEVICE,
+        )
+    return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
 
 
 def _outermost(values: list[Any], name: str) -> list[Any]:
@@ -286,16 +291,6 @@ def _limit(seconds: Any) -> Any:
         raise UsageError(f"a limit of {seconds!r} seconds", expected)
     # More than the age of the universe, and no overflow.
     return np.float32(min(number, 1e18))
-
-
-def _refuse_texts(leaves: list[Any], name: str) -> None:
-    for leaf in leaves:
-        if isinstance(leaf, str | bytes):
-            raise UsageError(
-                f"an argument of {name} under with_deadline is {leaf!r}",
-                "arrays and numbers, or pytrees of them",
-                f"a text can be a static argument: with_deadline({name}, …, static=…)",
-            )
 
 
 def refuse_elsewhere(leaves: list[Any], why_not_several: str, hint: str) -> None:

@@ -74,8 +74,7 @@ def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Array
 
 
 def _call(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    (program,) = programs_of(eqn)
-    return run(program, operands, flag, guard)
+    return run(programs_of(eqn)[0], operands, flag, guard)
 
 
 def _remat(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
@@ -91,11 +90,9 @@ def _linear_solve(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[
 
 
 def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    def branch(program: Any) -> Callable[[Any, Arrays], tuple[Arrays, Any]]:
-        return lambda flag, operands: run(program, operands, flag, guard)
-
     index, *operands = operands
-    return lax.switch(index.astype(jnp.int32), [branch(p) for p in programs_of(eqn)], flag, operands)
+    branches = [lambda flag, operands, p=p: run(p, operands, flag, guard) for p in programs_of(eqn)]
+    return lax.switch(index.astype(jnp.int32), branches, flag, operands)
 
 
 def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
@@ -411,12 +408,12 @@ def _walk_unchecked(program: Any) -> Iterator[str]:
         elif programs := programs_of(eqn):
             for inside in programs:
                 yield from _walk_unchecked(inside)
-        elif any(e.primitive.name in {*LOOPS, *OPAQUE} for e in every_equation(_alone(program, eqn)) if e is not eqn):
+        elif any(
+            e.primitive.name in {*LOOPS, *OPAQUE}
+            for e in every_equation(open_program(program)[0].replace(eqns=[eqn]))
+            if e is not eqn
+        ):
             yield name
-
-
-def _alone(program: Any, eqn: Any) -> Any:
-    return open_program(program)[0].replace(eqns=[eqn])
 
 
 def program_ns(program: Any) -> float:

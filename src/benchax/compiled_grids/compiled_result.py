@@ -399,11 +399,19 @@ class LoopComparison:
     def document(self) -> Document:
         columns = (TableColumn("function", "names"), TableColumn("data", "words"), COMPILED, PYTHON)
         ways = (self.compiled, self.python)
-        lines = [(*key, *(_time(way.run_s.get(key)) for way in ways)) for key in self.python.run_s]
+        times = [[way.run_s.get(key) for way in ways] for key in self.python.run_s]
+        lines = [
+            (*key, *("not measured" if each is None else seconds(each) for each in found))
+            for key, found in zip(self.python.run_s, times, strict=True)
+        ]
+        totals = [
+            (way.name, seconds(median(way.took_s)), f"{way.runs:,}", seconds(way.per_run_s), seconds(way.first_s))
+            for way in ways
+        ]
         # A spec is its own signature.
         inputs = [f"{label}: {each.inputs}" for label, each in self.circumstances.items() if each.inputs != label]
         where = [*dict.fromkeys(each.machine for each in self.circumstances.values()), *inputs]
-        tables = [tabulate(columns, lines), tabulate(_TOTALS, [_totals(way) for way in ways])]
+        tables = [tabulate(columns, lines), tabulate(_TOTALS, totals)]
         low, high = min(self.ratios), max(self.ratios)
         answer = (
             f"A run costs {median(self.ratios):.3g} times as much in the Python loop as in the compiled one "
@@ -415,14 +423,6 @@ class LoopComparison:
 
 
 _TOTALS = (TableColumn("", "words"), "a round took", "runs in it", "per run", "first round")
-
-
-def _totals(way: Way) -> tuple[str, ...]:
-    return way.name, seconds(median(way.took_s)), f"{way.runs:,}", seconds(way.per_run_s), seconds(way.first_s)
-
-
-def _time(value: float | None) -> str:
-    return "not measured" if value is None else seconds(value)
 
 
 def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> LoopComparison:

@@ -308,7 +308,8 @@ def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:
         TypeError: its elements are not numbers, truth values or texts of fixed length.
     """
     plain = np.asarray(data_of(array), order="C")
-    name = _dtype_name(plain.dtype)
+    # bfloat16 and its kin call themselves "<V2", which is what their bytes are and not what they mean.
+    name = plain.dtype.name if plain.dtype.kind == "V" else plain.dtype.str
     if _dtype(name) != plain.dtype:
         raise TypeError(f"an array of dtype {plain.dtype} cannot be sent from a worker process")
     return {"dtype": name, "shape": plain.shape}, pickle.PickleBuffer(plain.reshape(-1).view(np.uint8).data)
@@ -320,11 +321,6 @@ def rebuild_array(description: Mapping[str, Any], content: memoryview) -> np.nda
     if dtype is None or dtype.itemsize * math.prod(shape) != content.nbytes:
         raise ValueError(f"{content.nbytes} bytes are no array of dtype {dtype} and shape {shape}")
     return np.frombuffer(content, np.uint8).view(dtype).reshape(shape) if content.nbytes else np.empty(shape, dtype)
-
-
-def _dtype_name(dtype: np.dtype) -> str:
-    # bfloat16 and its kin call themselves "<V2", which is what their bytes are and not what they mean.
-    return dtype.name if dtype.kind == "V" else dtype.str
 
 
 def _dtype(name: str) -> np.dtype | None:

@@ -148,7 +148,7 @@ class Pool:
             sections = pickling.pack_argument(job.argument, name)
         except UsageError as error:
             return diagnose(error, "start")
-        self._modules.add(job.task.module)
+        self._modules.add(job.task.function.__module__)
         conclusion = Conclusion()
         for _ in range(_ATTEMPTS):
             try:

@@ -51,13 +51,9 @@ class Task(Generic[A, R]):
         return self.function(argument, say)
 
     @property
-    def module(self) -> str:
-        return self.function.__module__
-
-    @property
     def name(self) -> str:
         """ "package.module:function"."""
-        return f"{self.module}:{self.function.__qualname__}"
+        return f"{self.function.__module__}:{self.function.__qualname__}"
 
     @functools.cached_property
     def returns(self) -> Any:
