@@ -53,14 +53,11 @@ class CaseJob:
 
     def __call__(self, pool: Pool, on_message: MessageListener) -> Measurement:
         case: Any = self.case
-        with _cold(pool) if self.options.cold_process else nullcontext(pool) as first:
+        cold = Pool(warm=False, reuse=False, environ=pool.environ, jax_config=pool.jax_config)
+        with cold if self.options.cold_process else nullcontext(pool) as first:
             executor = executor_for(self.options, first, pool)
             # The messages of an agent come with its answer, too late to be shown.
             return executor.run(case, self.options, run_id=self.run_id, progress=quiet)
-
-
-def _cold(pool: Pool) -> Pool:
-    return Pool(warm=False, reuse=False, environ=pool.environ, jax_config=pool.jax_config)
 
 
 def folder_of(cases: Sequence[Case]) -> Path:

@@ -143,7 +143,12 @@ class _OnRay(ABC):
         places = list_places(self.ray)
         if not places:
             raise UsageError("the Ray cluster has no node with a CPU", "at least one node to measure on")
-        self.sent = folders_to_send(self.folder), _settings_to_send(), str(self.folder.resolve())
+        settings = {
+            name: value
+            for name, value in jax_settings().items()
+            if isinstance(value, PLAIN) and name != "jax_compilation_cache_dir"
+        }
+        self.sent = folders_to_send(self.folder), settings, str(self.folder.resolve())
         return places
 
     def _make_actor(self, where: Any, cpus: float, gpus: float) -> Any:
@@ -219,7 +224,8 @@ class RayAgents(_OnRay):
         resources = place["Resources"]
         there = self.strategies.NodeAffinitySchedulingStrategy(place["NodeID"], soft=False)
         actor = self._make_actor(there, resources["CPU"], resources.get("GPU", 0))
-        team = Team(f"{place['NodeID'][:12]}-{self.attempts[place['NodeID']]}", [actor], [name_place(place)], place)
+        name = f"{place['NodeManagerHostname']} ({place['NodeManagerAddress']}, {place['NodeID'][:6]})"
+        team = Team(f"{place['NodeID'][:12]}-{self.attempts[place['NodeID']]}", [actor], [name], place)
         self.teams[team.id] = team
         self.calls.begin((team.id, 0), "probe", lambda: actor.probe.remote())
 
@@ -451,7 +457,8 @@ class NodeAgent:
         ours = [str(Path(folder).resolve()) for folder in folders]
         # Ray brings copies of packages, and puts them first.
         others = [path for path in sys.path if path not in ours]
-        sys.path[:] = [*ours, *sorted(others, key=_is_of_ray)]
+        of_ray = re.compile(f"{os.sep}ray{os.sep}.*(thirdparty_files|_private)")
+        sys.path[:] = [*ours, *sorted(others, key=lambda path: bool(of_ray.search(path)))]
         apply_settings(dict(jax_config))  # workers have those of this process
         self.pool = Pool()
 
@@ -466,8 +473,7 @@ class NodeAgent:
     def make_call(self, job: NodeCall) -> tuple[list[dict[str, Any]], Any]:
         """(announcements, outcome)"""
         messages: list[dict[str, Any]] = []
-        outcome = job(self.pool, messages.append)
-        return messages, outcome
+        return messages, job(self.pool, messages.append)
 
     def find_address(self) -> str:
         """Where this process can listen, as the first of several that make one program."""
@@ -480,10 +486,6 @@ class NodeAgent:
 
     def close(self) -> None:
         self.pool.close()
-
-
-def _is_of_ray(path: str) -> bool:
-    return f"{os.sep}ray{os.sep}" in path and ("thirdparty_files" in path or "_private" in path)
 
 
 @task
@@ -572,10 +574,6 @@ def list_places(ray: Any) -> list[Place]:
     return [place for place in ray.nodes() if place["Alive"] and place["Resources"].get("CPU", 0) > 0]
 
 
-def name_place(place: Place) -> str:
-    return f"{place['NodeManagerHostname']} ({place['NodeManagerAddress']}, {place['NodeID'][:6]})"
-
-
 def cannot_load(problem: str) -> UsageError:
     """The error if nodes lack some of the user's files or packages."""
     return UsageError(
@@ -583,14 +581,6 @@ def cannot_load(problem: str) -> UsageError:
         "nodes on which everything can be imported that the functions need",
         "install it there, or put it into the folder of your files, which goes to the nodes",
     )
-
-
-def _settings_to_send() -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in jax_settings().items()
-        if isinstance(value, PLAIN) and name != "jax_compilation_cache_dir"
-    }
 
 
 # ---- calls that are under way ----------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ def pack(value: Any, hint: Any) -> list[Bytes]:
     """Sections of a message: the text, then the arrays and bytes that it refers to.
 
     Raises:
-        TypeError: `value` is not what `hint` says, or holds what cannot travel.
+        TypeError: `value` is not what `hint` says, or holds what cannot travel, as an array of objects.
         MemoryError: there is no room for a copy of an array.
     """
     beside: list[Bytes] = []
@@ -276,9 +276,14 @@ def pack(value: Any, hint: Any) -> list[Bytes]:
             return {_BYTES: len(beside)}
         if not isinstance(leaf, np.ndarray | jax.Array):
             raise TypeError(f"Object of type {type(leaf).__name__} is not JSON serializable")
-        description, content = describe_array(leaf)
-        beside.append(content)
-        return {_ARRAY: description, _SECTION: len(beside)}
+        # A typed PRNG key becomes its data.
+        plain = np.asarray(data_of(leaf), order="C")
+        # bfloat16 and its kin call themselves "<V2", which is what their bytes are and not what they mean.
+        name = plain.dtype.name if plain.dtype.kind == "V" else plain.dtype.str
+        if _dtype(name) != plain.dtype:
+            raise TypeError(f"an array of dtype {plain.dtype} cannot be sent from a worker process")
+        beside.append(pickle.PickleBuffer(plain.reshape(-1).view(np.uint8).data))
+        return {_ARRAY: {"dtype": name, "shape": plain.shape}, _SECTION: len(beside)}
 
     text = json.dumps(json_values.encode_value(value, hint), default=put_beside)
     return [text.encode("ascii"), *beside]
@@ -299,20 +304,6 @@ def unpack(sections: Sequence[memoryview], hint: Any) -> Any:
         return found
 
     return json_values.decode_value(json.loads(bytes(sections[0]), object_hook=put_back), hint)
-
-
-def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:
-    """Returns the input of `rebuild_array`. A typed PRNG key becomes its data (uint32).
-
-    Raises:
-        TypeError: its elements are not numbers, truth values or texts of fixed length.
-    """
-    plain = np.asarray(data_of(array), order="C")
-    # bfloat16 and its kin call themselves "<V2", which is what their bytes are and not what they mean.
-    name = plain.dtype.name if plain.dtype.kind == "V" else plain.dtype.str
-    if _dtype(name) != plain.dtype:
-        raise TypeError(f"an array of dtype {plain.dtype} cannot be sent from a worker process")
-    return {"dtype": name, "shape": plain.shape}, pickle.PickleBuffer(plain.reshape(-1).view(np.uint8).data)
 
 
 def rebuild_array(description: Mapping[str, Any], content: memoryview) -> np.ndarray:

@@ -158,7 +158,9 @@ class Conversation:
             if (conclusion := self._read_messages()) is not None:
                 return conclusion
             if (failure := self.budget.failure()) is not None:
-                return self._end_stuck(failure)
+                # Asks where it is, which takes milliseconds, and ends it.
+                stack = frames(self.keeper.where(worker, ASK_S))
+                return self._give_up(failure.kind, failure.message, failure.advice, stack)
             sources = [worker.channel, control, *([worker.output] if worker.output.is_open else [])]
             ready = wait_readable(sources, self.budget.rest())
             if worker.output in ready:
@@ -242,11 +244,6 @@ class Conversation:
             advice = "Perhaps the kernel ran out of memory: see dmesg." if status == -signal.SIGKILL else ""
             return "crashed", f"the process was killed by {signal_name(status)} in {stage}", advice
         return "crashed", f"the process ended with exit code {status} in {stage}, without an answer", ""
-
-    def _end_stuck(self, failure: Failure) -> Conclusion:
-        """Over its limit. Asks where it is, which takes milliseconds, and ends it."""
-        stack = frames(self.keeper.where(self.worker, ASK_S))
-        return self._give_up(failure.kind, failure.message, failure.advice, stack)
 
     def _give_up(self, kind: Any, message: str, advice: str = "", stack: list[str] | None = None) -> Conclusion:
         """Kills the worker: what it does now is of no use to anybody."""

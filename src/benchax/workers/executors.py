@@ -150,7 +150,17 @@ class Replicated:
         if m.failure or not m.samples or m.options.processes == 1:
             return m
         m = replace(m, noise=replace(m.noise, pace_scatter=note_pace(m.environment)))
-        request = SampleRequest(sealed, _options_of_others(m, options), run_id)
+        of_others = replace(
+            share_time(replace(m.options, processes=options.processes), m.options.processes),
+            timer=",".join(timers.names_for_others(options.timer, m.samples)),
+            stages="samples",
+            verify="off",
+            memory=False,
+            store="off",
+            cold_process=False,
+            isolate=False,
+        )
+        request = SampleRequest(sealed, of_others, run_id)
         return self._add_processes(m, case, request, options, progress)
 
     def _add_processes(
@@ -195,19 +205,6 @@ class Replicated:
             # The first worker has measured the case in full already, if the case is isolated.
             worker=process - 1 + int(isinstance(self.first, Isolated)),
         )
-
-
-def _options_of_others(m: Measurement, options: Options) -> Options:
-    return replace(
-        share_time(replace(m.options, processes=options.processes), m.options.processes),
-        timer=",".join(timers.names_for_others(options.timer, m.samples)),
-        stages="samples",
-        verify="off",
-        memory=False,
-        store="off",
-        cold_process=False,
-        isolate=False,
-    )
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,6 @@ SENT_FROM = "BENCHAX_SENT_FROM"
 BESIDE_BYTES = 2**20
 """Buffers of at least this size travel separately from the pickle."""
 
-Registration = tuple[type, Callable[..., Any], Callable[..., Any]]
-"""The class, what takes an object apart, what puts one together."""
 BY_VALUE = (type, ABCMeta, EnumMeta)
 """Metaclasses that cloudpickle knows to use again."""
 
@@ -77,7 +75,9 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
         with io.BytesIO() as buffer:
             pickler = _Pickler(buffer, protocol=5, buffer_callback=callback if beside else None)
             pickler.dump(value)
-            pickler.dump_registrations()
+            registry = _registry()
+            # Behind the value, whose classes and functions they share.
+            pickler.dump([(cls, registry[cls].to_iter, registry[cls].from_iter) for cls in pickler.nodes])
             return buffer.getvalue()
     finally:
         for module in modules:
@@ -88,7 +88,9 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
 def loads(content: bytes | memoryview, beside: Iterable[bytes | memoryview] = ()) -> Any:
     unpickler = pickle.Unpickler(io.BytesIO(content), buffers=beside)
     value = unpickler.load()
-    register_classes(unpickler.load())
+    for cls, take_apart, put_together in unpickler.load():
+        if not is_node(cls):  # known from an earlier job otherwise
+            jax.tree_util.register_pytree_node(cls, take_apart, put_together)
     return value
 
 
@@ -132,11 +134,6 @@ class _Pickler(cloudpickle.Pickler):
         super().__init__(*args, **kwargs)
         self.nodes: list[type] = []
         """Classes that travel by value and are nodes of pytrees."""
-
-    def dump_registrations(self) -> None:
-        """Behind the value, whose classes and functions they share."""
-        registry = _registry()
-        self.dump([(cls, registry[cls].to_iter, registry[cls].from_iter) for cls in self.nodes])
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, jax.Array):
@@ -227,13 +224,6 @@ def class_of_file(file: str, module: str, name: str) -> type:
 
 def is_node(cls: type) -> bool:
     return cls in _registry()
-
-
-def register_classes(registrations: list[Registration]) -> None:
-    """At the other end, which may know the classes from an earlier job."""
-    for cls, take_apart, put_together in registrations:
-        if not is_node(cls):
-            jax.tree_util.register_pytree_node(cls, take_apart, put_together)
 
 
 def _has_own_making(cls: type) -> bool:

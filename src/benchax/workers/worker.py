@@ -336,7 +336,9 @@ def keep() -> NoReturn:
     try:
         zygote.serve()
     finally:
-        zygote.end_everything()
+        zygote.workers.clear()
+        with contextlib.suppress(Closed):
+            zygote.kill(0)
         os._exit(0)
 
 
@@ -454,11 +456,6 @@ class Zygote:
                 self.workers.discard(pid)
                 with contextlib.suppress(Closed):
                     self.control.send({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
-
-    def end_everything(self) -> None:
-        self.workers.clear()
-        with contextlib.suppress(Closed):
-            self.kill(0)
 
 
 def _handle_of(pid: int) -> int | None:
