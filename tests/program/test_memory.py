@@ -112,12 +112,16 @@ def planned_program(name: str) -> tuple[jax.stages.Traced, jax.stages.Compiled, 
     return traced, program, program.as_text() or ""
 
 
+def kept_arguments(traced: Any, program: jax.stages.Compiled) -> tuple[hlo.Module, list[Any], tuple[int, ...] | None]:
+    module, leaves = hlo.parse(program.as_text() or ""), arguments.inputs(traced)
+    assert module.entry is not None
+    parameters = sum(each.opcode == "parameter" for each in module.entry.instructions)
+    return module, leaves, arguments.find_kept(program, leaves, parameters)
+
+
 def planned(name: str, sums: Memory | None = None) -> Buffers:
     traced, program, text = planned_program(name)
-    module = hlo.parse(text)
-    leaves = arguments.inputs(traced)
-    assert module.entry is not None
-    kept = arguments.find_kept(program, leaves, sum(i.opcode == "parameter" for i in module.entry.instructions))
+    module, leaves, kept = kept_arguments(traced, program)
     return buffers(
         buffer_assignment(program), module, sums or memory_plan(program, hlo_text=text),
         paths=[leaves[i].path for i in kept or ()], outputs=arguments.outputs(traced),
@@ -376,12 +380,8 @@ def donated(fun: Any, *args: Any, donate: tuple[int, ...], kept: bool = True) ->
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         traced = jax.jit(fun, donate_argnums=donate).trace(*args)
         compiled = traced.lower().compile()
-    module = hlo.parse(compiled.as_text() or "")
-    leaves = arguments.inputs(traced)
-    assert module.entry is not None
-    parameters = sum(each.opcode == "parameter" for each in module.entry.instructions)
-    taken = arguments.find_kept(compiled, leaves, parameters) if kept else None
-    return donation(module, leaves, arguments.outputs(traced), taken)
+    module, leaves, taken = kept_arguments(traced, compiled)
+    return donation(module, leaves, arguments.outputs(traced), taken if kept else None)
 
 
 def test_an_output_takes_over_a_donated_argument() -> None:

@@ -1,11 +1,11 @@
-"""A trace as columns of NumPy: planes, their lines, and the events of each line. Compiled programs are read here, too.
+"""A trace as columns of NumPy: planes, their lines, the events of each line, and the programs; and spans of time.
 
 A plane is a device or the host. A line is a thread or a stream. An event has a name, a start, a duration and statistics
 ("stats") such as `hlo_op` and `run_id`. `trace.py` interprets the events.
 
 XSpace is the profiler's own format. benchax does not use `jax.profiler.ProfileData`. JAX 0.6.0 and 0.6.1 do not have
-it. It gives one Python object after another (`benchmarks/profiles.py`). Without it, benchax can read a trace on a
-machine without JAX.
+it. It gives one Python object after another (`benchmarks/profiles.py`). Without it, benchax can read a trace without
+the import of JAX.
 
 The numbers of the fields come from xplane.proto (openxla/xla, xla/tsl/profiler/protobuf), as JAX 0.6 to 0.10.2 write
 it. The reader skips unknown fields, as protobuf does.
