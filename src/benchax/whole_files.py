@@ -27,14 +27,24 @@ def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -
         os.close(handle)
         beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         if is_durable:
-            with beside.open("rb") as written:
-                os.fsync(written)
+            _sync(beside)
         beside.chmod(_mode_of(file))
         beside.replace(file)
+        if is_durable:
+            _sync(file.parent)  # which holds the name
     except BaseException:
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+def _sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def hide_from_git(folder: Path, names: str = "*") -> None:

@@ -342,6 +342,12 @@ def test_outputs_that_differ_are_told_of_the_side_that_differs() -> None:
     assert differs.why
 
 
+def test_outputs_are_not_compared_where_an_earlier_process_did() -> None:
+    document = taken(native("a", sine), native("off", off), compares_outputs=False)
+
+    assert [side.agreement for side in document.sides] == [None, None]
+
+
 def test_outputs_of_another_shape_differ() -> None:
     document = taken(native("a", sine), native("b", lambda x: sine(x)[:2]))
 

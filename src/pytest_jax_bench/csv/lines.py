@@ -30,10 +30,8 @@ END = "."
 
 Kind = Literal["int", "float", "text"]
 
-_INT_WIDTH, _FLOAT_WIDTH = (
-    11,
-    22,
-)  # characters: an int64 rarely needs more, and 22 is the longest repr of a float above 1e-9
+# An int64 rarely needs more than 11 characters, and 22 is the longest repr of a float above 1e-9.
+_INT_WIDTH, _FLOAT_WIDTH = 11, 22
 _COLUMNS: tuple[tuple[str, Kind, int], ...] = (
     ("run_id", "int", _INT_WIDTH),
     ("commit", "text", 11),
