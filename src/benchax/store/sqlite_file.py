@@ -190,6 +190,8 @@ class SqliteFile:
     def _make_folder(self) -> None:
         folder = self.path.parent
         if not folder.is_dir():
+            if folder.exists():
+                raise StoreError(f"cannot write {self.where}: {folder} is a file", *_NOT_PERMITTED)
             folder.mkdir(parents=True, exist_ok=True)
             # Only in a folder of our own making: elsewhere it would hide files of the user from git.
             hide_from_git(folder)
