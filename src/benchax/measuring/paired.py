@@ -183,7 +183,7 @@ def guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
 
 
 @dataclass
-class Version:
+class BuildableVersion:
     """A side, ready to be built, and what has been made of it."""
 
     label: str
@@ -254,7 +254,7 @@ class Version:
         self.facts.nonfinite = describe_nonfinite(self.subject.outputs)
 
 
-def make_versions(request: PairedRequest) -> tuple[list[Version], list[str | None]]:
+def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
     """Returns the sides as versions, and per side why it runs natively next to a program."""
     cases = {i: side.case for i, side in enumerate(request.sides) if side.case is not None}
     if not cases:
@@ -269,7 +269,7 @@ def make_versions(request: PairedRequest) -> tuple[list[Version], list[str | Non
         for i, case in cases.items()
     }
     leaves = guarded(giver, "inputs", lambda: leaves_of(subjects[giver]))
-    versions: list[Version] = []
+    versions: list[BuildableVersion] = []
     why: list[str | None] = [None for _ in request.sides]
     for i, side in enumerate(request.sides):
         try:
@@ -289,9 +289,11 @@ def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
     return replace(inputs, args=args, kwargs=kwargs, static=static)
 
 
-def native(label: str, case: Case, inputs: Inputs) -> Version:
+def native(label: str, case: Case, inputs: Inputs) -> BuildableVersion:
     # The same tuple for all versions: by it `_renewed` sees that they share their buffers.
-    return Version(label, lambda: program_of(case, inputs), inputs, SideFacts(work=_work(case, inputs)), case=case)
+    return BuildableVersion(
+        label, lambda: program_of(case, inputs), inputs, SideFacts(work=_work(case, inputs)), case=case
+    )
 
 
 def _work(case: Case, inputs: Inputs) -> Mapping[str, float]:
@@ -340,12 +342,12 @@ def _export(subject: Subject, file: Path | None) -> bytes:
     return content
 
 
-def _imported(i: int, label: str, content: bytes | None, leaves: Inputs) -> Version:
+def _imported(i: int, label: str, content: bytes | None, leaves: Inputs) -> BuildableVersion:
     content = content or b""
     found = guarded(i, "import", lambda: ImportedProgram(content))
     guarded(i, "inputs", lambda: _check_inputs(found, leaves))
     facts = SideFacts(True, hashlib.sha256(content).hexdigest())
-    return Version(label, found.program, leaves, facts, content)
+    return BuildableVersion(label, found.program, leaves, facts, content)
 
 
 def _check_inputs(found: ImportedProgram, leaves: Inputs) -> None:
@@ -355,7 +357,7 @@ def _check_inputs(found: ImportedProgram, leaves: Inputs) -> None:
         raise UsageError(f"the inputs are {leaves.signature}, and this version takes {wanted}")
 
 
-def are_one(versions: Sequence[Version]) -> bool:
+def are_one(versions: Sequence[BuildableVersion]) -> bool:
     """Are all of them programs, and the same program? The Python code of a function is in no program."""
     first, *others = (version.content for version in versions)
     return first is not None and all(each is not None and is_same_program(first, each) for each in others)
@@ -405,7 +407,7 @@ class _PairedWork:
 
     request: PairedRequest
     say: Callable[..., None]
-    versions: list[Version]
+    versions: list[BuildableVersion]
     rng: random.Random
     iterations: int = 0
     """Calls in a sample; found in the first block, and then the same in all."""
@@ -524,7 +526,7 @@ def take_rounds(
     return taken
 
 
-def _compare_outputs(versions: Sequence[Version]) -> None:
+def _compare_outputs(versions: Sequence[BuildableVersion]) -> None:
     """Compares outputs with the outputs of the first version. Compares leaves, because an exported program knows no
     other structure.
     """
@@ -549,7 +551,7 @@ def _compare_outputs(versions: Sequence[Version]) -> None:
 class Turns:
     """A case, warm."""
 
-    version: Version
+    version: BuildableVersion
     iterations: int
     """Calls in a sample, so that it takes `SAMPLE_NS`."""
     call_ns: int
@@ -586,7 +588,7 @@ def prepare_turns(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     enter("inputs")
     prepared = prepare(case, seed)
     enter("build")  # one word for all of its steps: a limit of time is one for them together, as beside other versions
-    version = Version(case.id.label, lambda: prepared.program, prepared.inputs)
+    version = BuildableVersion(case.id.label, lambda: prepared.program, prepared.inputs)
     version.build()
     version.note_result()
     enter("warm-up")

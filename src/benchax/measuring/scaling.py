@@ -29,7 +29,7 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fake_devices, make_inputs
-from benchax.measuring.paired import Version, calibrated, take_rounds
+from benchax.measuring.paired import BuildableVersion, calibrated, take_rounds
 from benchax.measuring.prepare import prepare
 from benchax.measuring.stages import is_fake
 from benchax.model import CaseId, Estimate, Remark
@@ -136,7 +136,7 @@ class _Running:
     work: float
     """Rows, in multiples of those at the fewest devices."""
     case: Case
-    version: Version
+    version: BuildableVersion
     calls: int
     """In a sample."""
     blocks: list[list[float]]
@@ -203,7 +203,7 @@ def _placed(case: Case, axis: str, rest: dict[str, int], count: int, times: int)
 
 def _start(case: Case, point: ScalingPoint, work: float, seed: int) -> _Running:
     prepared = prepare(case, seed)
-    version = Version(point.mesh, lambda: prepared.program, prepared.inputs)
+    version = BuildableVersion(point.mesh, lambda: prepared.program, prepared.inputs)
     version.build()
     version.warm_up(is_new=True)
     calls, _ = calibrated([version.timer])
