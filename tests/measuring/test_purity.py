@@ -58,7 +58,7 @@ def growing(x: Any) -> Any:
     ("fn", "words"),
     [
         (with_python_random, "constant 0."),
-        (with_numpy_random, "f32[4096]|array that is part of it|a constant"),
+        (with_numpy_random, "the constant float32[4096] has|the constant f32[4096]|a constant"),
         (with_the_time, "constant"),
         (with_a_counter, "became"),
         (inside_a_loop, "constant 0."),

@@ -95,7 +95,7 @@ def test_the_axis_that_the_mesh_leaves_open_grows() -> None:
 @pytest.mark.parametrize(
     "what",
     [case("f32[8]"), case("f32[8@data,4@model]"), case("f32[8@data]", mesh="data=2")],
-    ids=range(3),
+    ids=["none", "two", "all"],
 )
 def test_what_cannot_grow_is_refused_with_the_way_out(what: Case, snapshot: Any) -> None:
     with pytest.raises(UsageError) as error:

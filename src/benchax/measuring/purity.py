@@ -143,7 +143,7 @@ def difference(one: Any, other: Any, line: Callable[[Any], str] = user_line) -> 
 
 def _parts(program: Any) -> Iterator[Part]:
     for constant in getattr(program, "consts", ()):
-        yield Part("an array that is part of it, ", _spec(constant), constant)
+        yield Part("the constant ", _spec(constant), constant)
     jaxpr = open_program(program)[0]
     numbers = {variable: i for i, variable in enumerate((*jaxpr.constvars, *jaxpr.invars))}
     for equation in jaxpr.eqns:
@@ -162,7 +162,7 @@ def _operands(operands: Sequence[Any], numbers: Mapping[Any, int], equation: Any
         yield Part("", str(operand.aval), str(operand.aval), equation)
         if hasattr(operand, "val"):
             is_number = np.ndim(operand.val) == 0
-            yield Part("constant ", str(operand.val) if is_number else _spec(operand.val), operand.val, equation)
+            yield Part("the constant ", str(operand.val) if is_number else _spec(operand.val), operand.val, equation)
         else:
             yield Part("the operand ", str(operand.aval), numbers.get(operand), equation)
 

@@ -383,7 +383,13 @@ RNG = np.random.default_rng(0)
         (jax.jit(Counting.update, static_argnums=0), (Counting(), X), Counting, "self.count += 1", ""),
         (draws, (X,), draws, "random.random()", "constant "),
         (jax.jit(noisy), (X,), noisy, "np.random.normal", ""),
-        (jax.jit(lambda x: corrupt(RNG, x) * 2), (X,), corrupt, "return x + rng", "has other values"),
+        (
+            jax.jit(lambda x: corrupt(RNG, x) * 2),
+            (X,),
+            corrupt,
+            "return x + rng",
+            "the constant float32[3] has another value",
+        ),
     ],
     ids=["counter", "Python", "NumPy", "generator"],
 )
