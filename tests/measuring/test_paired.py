@@ -112,13 +112,13 @@ def failure(*sides: Side) -> tuple[int, Any]:
 
 def test_each_round_of_each_block_has_wall_and_processor_time_of_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    sample = paired.Version.sample
+    sample = paired.BuildableVersion.sample
 
     def listening(version: Any, iterations: int, wakes: bool) -> tuple[int, int]:
         asked.append(iterations)
         return sample(version, iterations, wakes)
 
-    monkeypatch.setattr(paired.Version, "sample", listening)
+    monkeypatch.setattr(paired.BuildableVersion, "sample", listening)
     document = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
     ns, processor = document.wall_ns, document.cpu_ns
 
