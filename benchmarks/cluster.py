@@ -12,7 +12,6 @@ what ends within 20 ms is heard of at once.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -103,7 +102,7 @@ def report_grid(count: int, stores: bool) -> None:
         given = {"compare": False, "store": folder if stores else "off", "timeout_s": None}
         spec = validate_spec(functions, points, defaults() | given)
         answered = one_answer()
-        fake = agents(count, lambda ticket, job: (json.loads(answered[0]), answered[1]))
+        fake = agents(count, lambda ticket, job: answered)
         run = start_run(spec, fake, lambda event: None)
         before, begun, began = rss(), time.process_time(), time.perf_counter()
         run.go()
@@ -118,8 +117,8 @@ def report_grid(count: int, stores: bool) -> None:
     table([f"a grid of them, store {'durable' if stores else 'off'}", ""], rows)
 
 
-def one_answer() -> tuple[str, Any]:
-    """What a worker answered to a real cell, as JSON, and its arrays."""
+def one_answer() -> Any:
+    """What a worker answered to a real cell."""
     kept: list[Any] = []
 
     class Keeping(HerePool):
@@ -132,8 +131,7 @@ def one_answer() -> tuple[str, Any]:
     from grid_fakes import run_of
 
     run_of({"f": jnp.sin}, ["f32[8]"], Keeping())
-    document, arrays = kept[0]
-    return json.dumps(document), arrays
+    return kept[0]
 
 
 def report_real(address: str) -> None:
@@ -156,7 +154,7 @@ def report_real(address: str) -> None:
         cells = len(run.cells)
         beside = sum(cell.spent_s for cell in run.cells.values())
         rows.append((where, str(cells), seconds(took / cells), seconds(beside / cells), seconds(spent / cells)))
-    table(["200 cells", "cells", "time a cell", "from sent to stored", "driver's CPU a cell"], rows)
+    table(["200 cells", "cells", "time a cell", "from sent to answered", "driver's CPU a cell"], rows)
 
 
 def rss() -> int:
