@@ -34,6 +34,7 @@ from benchax.clusters.agents import Dispatcher, WorkBatch
 from benchax.grids.cell import measure_cell
 from benchax.grids.grid import defaults, start_run, validate_spec
 from benchax.units import seconds, size
+from benchax.workers.conversation import ignore
 from benchax.workers.task import UNLIMITED
 
 NODES, FUNCTIONS = 1000, 10
@@ -73,7 +74,7 @@ def agents(count: int, answer: Callable[..., Any]) -> SimulatedAgents:
 
 def report_dispatcher(count: int) -> None:
     note(f"{count} cells handed out to {NODES} nodes")
-    fake, job = agents(count, lambda ticket, job: None), Empty()
+    fake, job = agents(count, lambda job, on_message: None), Empty()
     batches = (WorkBatch(deque((point, f) for f in range(FUNCTIONS))) for point in range(count // FUNCTIONS))
     dispatcher = Dispatcher(fake, fake.start(None, UNLIMITED), batches, lambda item, node: job, lambda *_: None)
     seen, doubles = bytearray(count), 0
@@ -101,8 +102,14 @@ def report_grid(count: int, stores: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         given = {"compare": False, "store": folder if stores else "off", "timeout_s": None}
         spec = validate_spec(functions, points, defaults() | given)
-        answered = one_answer()
-        fake = agents(count, lambda ticket, job: answered)
+        messages, answer = one_answer()
+
+        def say_and_answer(job: Any, on_message: Callable[[Any], None]) -> Any:
+            for message in messages:
+                on_message(message)
+            return answer
+
+        fake = agents(count, say_and_answer)
         run = start_run(spec, fake, lambda event: None)
         before, begun, began = rss(), time.process_time(), time.perf_counter()
         run.go()
@@ -117,21 +124,26 @@ def report_grid(count: int, stores: bool) -> None:
     table([f"a grid of them, store {'durable' if stores else 'off'}", ""], rows)
 
 
-def one_answer() -> Any:
-    """What a worker answered to a real cell."""
-    kept: list[Any] = []
+def one_answer() -> tuple[list[dict[str, Any]], Any]:
+    """What a worker announced of a real cell, and its answer."""
+    messages: list[dict[str, Any]] = []
+    answers: list[Any] = []
 
     class Keeping(HerePool):
-        def call(self, task: Any, argument: Any, *given: Any, **more: Any) -> Any:
-            answer = super().call(task, argument, *given, **more)
-            if task is measure_cell:
-                kept.append(answer)
-            return answer
+        def call(self, task: Any, argument: Any, *given: Any, on_message: Any = ignore, **more: Any) -> Any:
+            def listen(message: dict[str, Any]) -> None:
+                messages.append(message)
+                on_message(message)
+
+            if task is not measure_cell:
+                return super().call(task, argument, *given, on_message=on_message, **more)
+            answers.append(super().call(task, argument, *given, on_message=listen, **more))
+            return answers[-1]
 
     from grid_fakes import run_of
 
     run_of({"f": jnp.sin}, ["f32[8]"], Keeping())
-    return kept[0]
+    return messages, answers[0]
 
 
 def report_real(address: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchax.clusters.agents import (
@@ -18,6 +19,7 @@ from benchax.clusters.agents import (
     TicketListener,
 )
 from benchax.model import Environment
+from benchax.workers.conversation import Listener
 from benchax.workers.task import CallLimits
 
 
@@ -41,7 +43,7 @@ class SimulatedAgents:
         self,
         count: int,
         *,
-        answer: Callable[[int, NodeCall], Any] | None = None,
+        answer: Callable[[NodeCall, Listener], Any] | None = None,
         lost_share: float = 0.0,
         slow_share: float = 0.0,
         call_s: float = 1.0,
@@ -51,7 +53,7 @@ class SimulatedAgents:
         seed: int = 0,
     ) -> None:
         self.rng = random.Random(seed)
-        self.answer = answer or (lambda ticket, job: job(None, lambda message: None))  # type: ignore[arg-type]
+        self.answer = answer or (lambda job, on_message: job(None, on_message))  # type: ignore[arg-type]
         self.call_s, self.lose, self.window_s = call_s, lose, window_s
         self.now_s, self.number, self.count = 0.0, 0, count
         self.events: list[tuple[float, int, AgentEvent, NodeCall | None]] = []
@@ -86,13 +88,13 @@ class SimulatedAgents:
         self._plan(self.now_s + took_s, CallEnded(ticket, node, None), job)
 
     def collect(self, listen: TicketListener) -> list[AgentEvent]:
-        found = self._next()
+        found = self._next(listen)
         until_s = self.now_s + self.window_s
         while found and self.window_s and self.events and self.events[0][0] < until_s:
-            found += self._next()
+            found += self._next(listen)
         return found
 
-    def _next(self) -> list[AgentEvent]:
+    def _next(self, listen: TicketListener) -> list[AgentEvent]:
         while self.events and (self.busy or not self.alive):
             self.now_s, _, event, job = heapq.heappop(self.events)
             if isinstance(event, NodeLost):
@@ -111,7 +113,8 @@ class SimulatedAgents:
                     continue
                 del self.busy[event.node.id]
                 assert job is not None
-                event = CallEnded(event.ticket, event.node, self.answer(event.ticket, job))
+                outcome = self.answer(job, partial(listen, event.ticket))
+                event = CallEnded(event.ticket, event.node, outcome)
             return [event]
         return []
 
