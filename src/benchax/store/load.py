@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from benchax.errors import FormatError, StoreError, require
 from benchax.model import Measurement, Opaque
 from benchax.renderers import SavedAsPage
 from benchax.store.database import check_place, commit_range, name_matcher, open_store
-from benchax.store.schema import Row, row_of
+from benchax.store.schema import SCALARS, row_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,18 +131,12 @@ class Rows(SavedAsPage, Sequence[Measurement]):
         return {f"{name}_per_s": [each.get(name, float("nan")) for each in rates] for name in names}
 
 
-COLUMNS = (
-    "name",
-    "params",
-    "variant",
-    "tag",
-    *(f.name for f in dataclasses.fields(Row) if f.name not in ("id", "case")),
-)
+COLUMNS = ("name", "params", "variant", "tag", *SCALARS)
 
 
 def _record(m: Measurement) -> dict[str, Any]:
     row = row_of(m)
-    scalars = {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+    scalars = row._asdict()
     # A column of floats has no other word for what was not measured.
     numbers = {name: float("nan") for name in NUMBERS if scalars[name] is None}
     case = {"name": m.case.name, "params": dict(m.case.params), "variant": m.case.variant, "tag": m.case.tag}

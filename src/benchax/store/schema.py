@@ -15,8 +15,8 @@ import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 from benchax import codec
 from benchax.errors import UPGRADE, FormatError, StoreError
@@ -83,8 +83,7 @@ _WORDS: dict[Dialect, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One measurement without its readings. `None`: not measured, or not known."""
 
     id: int
@@ -145,7 +144,7 @@ def row_of(m: Measurement, id: int = 0) -> Row:
     )
 
 
-SCALARS = tuple(f.name for f in dataclasses.fields(Row))[2:]
+SCALARS = Row._fields[2:]
 """The columns of a measurement: the fields of `Row` from run_id on."""
 
 _TABLES = frozenset({"meta", "cases", "measurements", "samples"})
@@ -373,13 +372,17 @@ def read_rows(connection: Connection, condition: str, values: Sequence[Any] = ()
     return [_read_row(*record) for record in connection.execute(_ROWS.format(condition), values)]
 
 
+@lru_cache(maxsize=1024)  # rows of one case come together
+def _case_of(name: str, params: str, variant: str, tag: str) -> CaseId:
+    return CaseId(name, codec.decode_params(params), variant, tag)
+
+
 def _read_row(id: int, name: str | None, params: str, variant: str, tag: str, *scalars: Any) -> Row:
     if name is None:
         raise DamagedRow(f"row {id} is damaged: its case is missing")
     try:
-        found = dict(zip(SCALARS, scalars, strict=True))
-        found["is_dirty"] = flag(found["is_dirty"])
-        return Row(id, CaseId(name, codec.decode_params(params), variant, tag), **found)
+        row = Row(id, _case_of(name, params, variant, tag), *scalars)
+        return row._replace(is_dirty=flag(row.is_dirty)) if row.is_dirty is not None else row
     except (ValueError, TypeError, AttributeError, Mismatch) as error:
         raise DamagedRow(f"row {id} is damaged: {error}") from error
 
