@@ -196,10 +196,21 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
 import jax
 os.kill(os.getpid(), signal.SIGTERM)
 """
+WAKEUP = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+import jax
+sys.exit(7 if signal.set_wakeup_fd(-1) == writer else 8)
+"""
 CUSTOM = "import jax, sys, sitecustomize; sys.exit(0 if marked == sitecustomize.__file__ else 8)"
 
 
-@pytest.mark.parametrize(("code", "exit_code"), [(CUSTOM, 0), (HANDLER, 9)], ids=["sitecustomize", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("code", "exit_code"), [(CUSTOM, 0), (HANDLER, 9), (WAKEUP, 7)], ids=["sitecustomize", "SIGTERM", "wakeup"]
+)
 def test_what_the_program_brings_of_its_own_works_as_ever(programs: Programs, code: str, exit_code: int) -> None:
     programs.write("sitecustomize.py", "import builtins\nbuiltins.marked = __file__")
 

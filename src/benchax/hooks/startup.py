@@ -73,10 +73,16 @@ class Process:
         """Ends our part from another thread if the main one never comes back from a call of compiled code."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        # Written by the handler in C, whatever the main thread does. Of a child that was forked it would be ours.
-        if signal.set_wakeup_fd(writer) == -1:
-            os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-            threading.Thread(target=self.await_sigterm, args=(reader,), daemon=True).start()
+        # The handler in C writes there, whatever the main thread does.
+        theirs = signal.set_wakeup_fd(writer)
+        if theirs != -1:  # the program has its own, as an event loop does, and only one is possible
+            signal.set_wakeup_fd(theirs)
+            os.close(reader)
+            os.close(writer)
+            return
+        # A forked child would write into our pipe.
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        threading.Thread(target=self.await_sigterm, args=(reader,), daemon=True).start()
 
     def await_sigterm(self, reader: int) -> None:
         while signal.SIGTERM not in os.read(reader, 1):
