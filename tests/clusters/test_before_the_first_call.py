@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchax.case import make_case
-from benchax.clusters.agents import open_agents
+from benchax.clusters import open_agents
 from benchax.clusters.cases import CaseJob, SealedCase
 from benchax.clusters.ray_agents import (
     NEEDED,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from simulated_agents import SimulatedAgents
 
-from benchax.clusters.agents import Agents, CallEnded, NodeCall, capture_environment, open_agents
+from benchax.clusters import open_agents
+from benchax.clusters.agents import Agents, CallEnded, NodeCall, capture_environment
 from benchax.model import Environment, Failure
 from benchax.workers.task import UNLIMITED
 

@@ -157,7 +157,7 @@ def measure(
 ) -> tuple[int, GridResult]:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps the finished cells."""
     from benchax.api import Unstored, rescue
-    from benchax.clusters.agents import open_agents
+    from benchax.clusters import open_agents
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
 

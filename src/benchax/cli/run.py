@@ -169,7 +169,7 @@ def measure(
     """
     gc.disable()  # while modules are imported that stay to the end: collections took 0.2 s of a run of 6 s
     from benchax import api
-    from benchax.clusters.agents import open_agents
+    from benchax.clusters import open_agents
     from benchax.clusters.cases import folder_of, nprocs_of
     from benchax.measuring.stages import release_programs
     from benchax.workers.ranks import is_following

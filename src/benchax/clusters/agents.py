@@ -11,17 +11,15 @@ gets what, and what becomes of a call whose node is lost, is decided by `Dispatc
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from benchax.environment import capture
 from benchax.model import Environment, Failure
 from benchax.units import plural
 from benchax.workers.conversation import Listener
-from benchax.workers.pool import Pool, shared_pool
+from benchax.workers.pool import Pool
 from benchax.workers.task import CallLimits, Say, task
 
 
@@ -159,31 +157,6 @@ class LocalAgents:
 
     def close(self) -> None:
         self._submitted = None
-
-
-@contextmanager
-def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None = None) -> Generator[Agents, None, None]:
-    """Those who make calls; what was started for them has ended afterwards, the pool of this program excepted.
-
-    Args:
-        on: "ray", "HOST:PORT" or "ray://HOST:PORT"; None: the pool of this program.
-        folder: with the users' files, which go to the nodes; default: the working folder.
-        nprocs: ranks of one program that all calls are made in; None: calls are made on one node each.
-
-    Raises:
-        UsageError: no cluster is meant by `on`, or none is there.
-        MissingPackage: Ray is not installed.
-    """
-    if on is None:
-        yield LocalAgents(shared_pool())
-        return
-    folder = folder or Path.cwd()
-    from benchax.clusters.ray_agents import RayAgents, RayGang, open_session  # with Ray, which is imported late
-
-    with open_session(on, folder) as ray:
-        agents = RayAgents(ray, folder) if nprocs is None else RayGang(ray, folder, nprocs)
-        with closing(agents):
-            yield agents
 
 
 @task

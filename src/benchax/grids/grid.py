@@ -25,7 +25,8 @@ from statistics import fmean, median
 from time import monotonic
 from typing import Any
 
-from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch, open_agents
+from benchax.clusters import open_agents
+from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch
 from benchax.errors import BenchaxError, StoreError, UsageError, one_of
 from benchax.grids.cell import CellAnswer, CellRequest, join_trials, measure_cell
 from benchax.grids.outputs import agreement, checked_clip, put_together, size_bytes
