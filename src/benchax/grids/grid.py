@@ -584,7 +584,9 @@ def earlier(store: Any, plan: Plan, resume: str | bool) -> tuple[str, dict[Key, 
     # The cells that each run has rows of; oldest first, by their last rows.
     runs: dict[str, set[CaseId]] = {}
     for row in sorted(rows, key=lambda row: row.id):
-        runs[row.run_id] = runs.pop(row.run_id, set()) | {row.case}
+        cells = runs.pop(row.run_id, set())
+        cells.add(row.case)
+        runs[row.run_id] = cells
     if resume is True:
         run = next((run for run, cells in reversed(runs.items()) if len(cells) < len(keys)), None)
         if run is None:
