@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.errors import FormatError
+from benchax.grouping import group_by
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 PADDING = 16
@@ -74,9 +75,7 @@ class ProtoMessage:
 
     def __init__(self, data: bytes, start: int = 0, end: int | None = None) -> None:
         self.data, self.start, self.end = data, start, len(data) if end is None else end
-        self._fields: dict[int, list[Field]] = {}
-        for part in fields(data, start, self.end):
-            self._fields.setdefault(part.number, []).append(part)
+        self._fields = group_by(fields(data, start, self.end), lambda part: part.number)
 
     def parts(self, number: int, *wires: int) -> list[Field]:
         """Returns the fields with this number whose wire type is one of those, in their order."""

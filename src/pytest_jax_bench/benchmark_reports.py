@@ -15,6 +15,7 @@ from typing import Any
 
 from benchax import codec, units
 from benchax.errors import FormatError, UsageError
+from benchax.grouping import group_by
 from benchax.reporting.exports import entries, pytest_benchmark_document, stats
 from pytest_jax_bench import table
 from pytest_jax_bench.benchmark_plugin import COLUMNS, TIMES
@@ -129,9 +130,7 @@ Saved = Mapping[str, Mapping[str, Any]]
 
 def group(records: Sequence[Record], wanted: BenchmarkSettings) -> list[tuple[str, list[Record]]]:
     """(title, records), the nameless group first; within each in the order that is asked for."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(" ".join(filter(None, (_part(record, by) for by in wanted.group_by))), []).append(record)
+    found = group_by(records, lambda record: " ".join(filter(None, (_part(record, by) for by in wanted.group_by))))
     return [(title, sort(found[title], wanted.sort)) for title in sorted(found)]
 
 

@@ -39,6 +39,7 @@ from benchax.experiments.variant import (
     seen_row,
 )
 from benchax.experiments.variants import VARIANTS, choose_promising
+from benchax.grouping import group_by
 from benchax.inspecting.inspect import inspect_case
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
@@ -228,10 +229,9 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, VariantRow]) 
     """A table of nothing but the baseline says why."""
     if rows or not left_out:
         return ()
-    by_reason: dict[str, list[str]] = {}
-    for name, row in left_out.items():
-        # What it has to be told is the user's to know, and nothing about the function.
-        by_reason.setdefault("" if row.reason == VARIANTS[name].untold else row.reason, []).append(name)
+    # A missing value says nothing about the function: only the user knows it.
+    reasons_of = {name: "" if row.reason == VARIANTS[name].untold else row.reason for name, row in left_out.items()}
+    by_reason = group_by(reasons_of, lambda name: reasons_of[name])
     untold = by_reason.pop("", [])
     reasons = "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
     texts = [f"No variant can be made of this function by itself: {reasons}."] if reasons else []

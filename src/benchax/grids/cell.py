@@ -25,6 +25,7 @@ import jax
 from benchax.case import Case, make_case
 from benchax.grids import outputs as trees
 from benchax.grids.plan import DataPoint
+from benchax.grouping import group_by
 from benchax.json_values import Json
 from benchax.machine import noise
 from benchax.measuring import timers
@@ -271,10 +272,7 @@ def samples_of_calls(elapsed_ns: list[int]) -> Samples:
 def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
     """Returns one for each timer, in the order of their first trials. If trials differ in the number of calls in a
     reading, all count as readings of the smallest number."""
-    by_timer: dict[str, list[Samples]] = {}
-    for samples in trials:
-        by_timer.setdefault(samples.timer, []).append(samples)
-    return tuple(_join(found) for found in by_timer.values())
+    return tuple(_join(found) for found in group_by(trials, lambda samples: samples.timer).values())
 
 
 def _join(trials: list[Samples]) -> Samples:

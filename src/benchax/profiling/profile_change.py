@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
+from benchax.grouping import group_by
 from benchax.model import Remark
 from benchax.results.profile import LineChange, Op, OpChange, PartChange, PartKind, Profile, ProfileChange, StepSplit
 
@@ -60,9 +61,7 @@ def _by_line(changes: Sequence[OpChange], runs: Mapping[str, int]) -> tuple[Line
         runs: runs of each program. It is empty if there is only one program, whose name can differ between two
             versions.
     """
-    groups: dict[tuple[str, str], list[OpChange]] = {}
-    for change in changes:
-        groups.setdefault((change.source or "", change.module if runs else ""), []).append(change)
+    groups = group_by(changes, lambda change: (change.source or "", change.module if runs else ""))
     found = [
         LineChange(
             source,
@@ -96,12 +95,12 @@ def _compare_steps(
 
 
 def _by_origin(p: Profile) -> Mapping[tuple[str, ...], Sequence[Op]]:
-    found: dict[tuple[str, ...], list[Op]] = {}
-    for op in p.ops:
+    def origin(op: Op) -> Origin:
         # Programs inside a scope, which two versions may call or nest differently, are no part of the place.
         place = _PROGRAM.sub("", op.scope or "") or _NUMBER.sub("", op.name)
-        found.setdefault((place, op.category, op.shape or ""), []).append(op)
-    return found
+        return place, op.category, op.shape or ""
+
+    return group_by(p.ops, origin)
 
 
 Origin = tuple[str, ...]

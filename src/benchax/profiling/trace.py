@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchax.grouping import group_by
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
 from benchax.profiling.events import METADATA, Space, group_rows, programs, read, self_times, unite
@@ -188,9 +189,7 @@ def compile_costs(space: Space, passes: list[PassCall], known: Iterable[Module] 
         passes: all of them, in the order of time.
         known: the programs that the trace carries.
     """
-    modules: dict[str, list[Module]] = {}
-    for module in known:
-        modules.setdefault(program_name(module.name), []).append(module)
+    modules = group_by(known, lambda module: program_name(module.name))
     spent: dict[str, Counter[str]] = {}
     calls, where = Counter[str](), dict[str, str]()
     spans: dict[str, list[tuple[int, int]]] = {}

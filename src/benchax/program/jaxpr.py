@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend import core
 
+from benchax.grouping import group_by
 from benchax.program import arguments
 from benchax.program.arguments import ArgumentLeaf
 from benchax.results.inspection import Argument, JaxprFacts, Primitive
@@ -275,9 +276,7 @@ def open_program(program: Any) -> tuple[Any, Sequence[Any]]:
 
 def count_primitives(found: list[Equation]) -> tuple[Primitive, ...]:
     """How often each operation is there, and where; most frequent first."""
-    by_name: dict[str, list[Equation]] = {}
-    for each in found:
-        by_name.setdefault(each.equation.primitive.name, []).append(each)
+    by_name = group_by(found, lambda each: each.equation.primitive.name)
     listed = [
         Primitive(
             name,

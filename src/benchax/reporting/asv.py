@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchax.errors import UsageError
+from benchax.grouping import group_by
 from benchax.model import CaseId, Environment, Opaque
 from benchax.reporting.exports import ExportedCase, drop_unknown
-from benchax.reporting.tables import group_by
 from benchax.stats.intervals import median_interval
 
 LEVEL = 0.99

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.environment import installed
+from benchax.grouping import group_by
 from benchax.model import Severity
 from benchax.reporting.document import (
     Block,
@@ -33,7 +34,7 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import describe_machine, group_by, one_line
+from benchax.reporting.tables import describe_machine, one_line
 from benchax.results.audit import (
     PACK_OFF,
     SEVERITIES,

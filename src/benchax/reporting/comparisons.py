@@ -14,6 +14,7 @@ from benchax.comparing.history import is_counted
 from benchax.comparing.judging import blind_spot
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.errors import UsageError
+from benchax.grouping import group_by
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import figures
 from benchax.reporting.document import (
@@ -44,7 +45,6 @@ from benchax.reporting.tables import (
     cut_middle,
     describe_machine,
     each_once,
-    group_by,
     join_names,
     name_device,
     one_line,

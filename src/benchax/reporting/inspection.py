@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import cast
 
+from benchax.grouping import group_by
 from benchax.reporting.document import (
     Axis,
     Block,
@@ -34,7 +35,7 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.measurement import chart_memory
-from benchax.reporting.tables import BOUND, LINE, LINE_NAMES, SCOPE_NAMES, WHERE, group_by
+from benchax.reporting.tables import BOUND, LINE, LINE_NAMES, SCOPE_NAMES, WHERE
 from benchax.results.inspection import (
     Constant,
     Difference,

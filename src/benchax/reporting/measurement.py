@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import accumulate, chain, groupby, pairwise
 from statistics import median
 
+from benchax.grouping import group_by
 from benchax.model import (
     OTHER_PROCESSES,
     Devices,
@@ -62,7 +63,6 @@ from benchax.reporting.tables import (
     describe_interval,
     describe_machine,
     estimate,
-    group_by,
     mean_and_deviation,
     one_line,
     share_remarks,

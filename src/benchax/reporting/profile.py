@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
+from benchax.grouping import group_by
 from benchax.reporting.document import (
     Axis,
     AxisTick,
@@ -41,7 +42,6 @@ from benchax.reporting.tables import (
     SCOPE_NAMES,
     WHERE,
     describe_rates,
-    group_by,
     truncate,
 )
 from benchax.results.inspection import Peaks

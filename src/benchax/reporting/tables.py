@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.cells import cell_len, set_cell_size
 
+from benchax.grouping import group_by
 from benchax.model import Environment, Remark
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
 from benchax.results.inspection import Peaks
@@ -67,14 +68,6 @@ def cut_middle(name: str, width: int) -> str:
     parameters = _PARAMETERS.search(name)
     end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
     return f"{set_cell_size(name, width - end - 1)}…{set_cell_size(name[::-1], end)[::-1]}"
-
-
-def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items by their keys, in their order, whether or not equal keys are neighbours."""
-    found: dict[K, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
 
 
 def describe_date(date: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from benchax.grouping import group_by
 from benchax.model import Remark
 from benchax.reporting.document import (
     Block,
@@ -21,7 +22,7 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import LINE, group_by, one_line
+from benchax.reporting.tables import LINE, one_line
 from benchax.results.watch import (
     CacheUse,
     Compile,

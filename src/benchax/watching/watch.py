@@ -30,6 +30,7 @@ import jax.monitoring
 import numpy as np
 
 from benchax.errors import BenchaxError, NotMeasured, UsageError
+from benchax.grouping import group_by
 from benchax.model import Remark
 from benchax.repeating import goes_on, once_a_round
 from benchax.results.watch import Compile, FunctionCount, Reason, ReasonKind, StepCompiles, Threads, Watch, WatchedSteps
@@ -312,9 +313,7 @@ def _judge(seen: Watch, n: int, eager: bool, what: str) -> None:
 
 
 def _problem(counted: list[Compile], what: str) -> str:
-    by_function: dict[tuple[str, str | None], list[Compile]] = {}
-    for c in counted:
-        by_function.setdefault((c.function, c.defined), []).append(c)
+    by_function = group_by(counted, lambda c: (c.function, c.defined))
     lines = [f"{len(counted)} {'program was' if len(counted) == 1 else 'programs were'} compiled inside {what}"]
     for (name, defined), found in sorted(by_function.items(), key=lambda item: -_lost_seconds(item[1])):
         place = f" (defined at {defined})" if defined else ""

@@ -13,7 +13,7 @@ import dis
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations, pairwise
@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from benchax.grouping import group_by
 from benchax.source_files import owner_of
 from benchax.watching.frames import is_wrapper, place
 
@@ -191,14 +192,6 @@ class Log:
             return 0
         self.arrays[serial] = ArrayFacts(leaf.nbytes, getattr(leaf, "sharding", None))
         return serial
-
-
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Items in groups of equal keys, in order."""
-    found: dict[K, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
 
 
 def most_common(texts: Sequence[str]) -> str:
@@ -376,7 +369,7 @@ class CallLine:
 def call_lines(log: Log) -> list[CallLine]:
     """The line that calls most often first."""
     depths, rows = _depths(log)
-    groups = grouped(log.of("call"), lambda event: (event.function, event.where))
+    groups = group_by(log.of("call"), lambda event: (event.function, event.where))
     lines = [CallLine(log, f, where, events, depths, rows) for (f, where), events in groups.items() if f]
     return sorted(lines, key=lambda line: -line.count)
 
@@ -452,7 +445,7 @@ def use_of(log: Log, function: int) -> FunctionUse:
         )
         made = {one: j for j, one in enumerate(old.makes) if one}
         carried = _meet(carried, {(i, made[one]) for i, one in enumerate(new.reads) if one in made})
-    wide = grouped(log.of("wide"), lambda event: event.by)
+    wide = group_by(log.of("wide"), lambda event: event.by)
     return FunctionUse(
         frozenset(held or ()),
         frozenset(repeated or ()) if n > 1 else frozenset(),
@@ -558,7 +551,7 @@ def _add_wait(
 
 def keys_used_twice(log: Log) -> list[list[Event]]:
     """The uses of each random key that your code uses more than once, outside of jit."""
-    groups = grouped(log.of("draw"), lambda event: event.reads)
+    groups = group_by(log.of("draw"), lambda event: event.reads)
     uses = [events for reads, events in groups.items() if reads and len(events) > 1]
     return [events for events in uses if not _is_in_one_call_of_package(events)]
 

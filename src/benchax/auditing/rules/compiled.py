@@ -16,13 +16,14 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.log import NO_ARRAY, CallLine, Event, grouped
+from benchax.auditing.recorder.log import NO_ARRAY, CallLine, Event
 from benchax.auditing.rule import MOST_LISTED, Gain, Match, NotApplicable, list_some, rule, try_variant, with_bytes
 from benchax.auditing.rules.transfers import puts_by_place
 from benchax.auditing.syntax import jitted_at, made_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.changes import donate
+from benchax.grouping import group_by
 from benchax.inspecting.inspect import inspect_case
 from benchax.program.hlo import Instruction, Module, attributes, parse
 from benchax.program.index import Value
@@ -401,7 +402,7 @@ def resharding(e: ProgramEvidence) -> Iterable[Match]:
     lines = e.lines
     puts = ((event, event.note) for event in e.log.of("put") if event.note.given is not None)
     moved = (event for event, note in puts if not note.made.is_equivalent_to(note.given, 1 << 6))
-    for (where, by), events in grouped(moved, lambda event: (event.where, event.by)).items():
+    for (where, by), events in group_by(moved, lambda event: (event.where, event.by)).items():
         if len(events) >= OFTEN:
             yield _put_again(where, by, events)
     for line in lines if jax.device_count() > 1 else ():

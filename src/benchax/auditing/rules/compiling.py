@@ -11,7 +11,6 @@ from itertools import pairwise
 import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import (
     Loop,
@@ -24,6 +23,7 @@ from benchax.auditing.syntax import (
     where_of,
 )
 from benchax.errors import NotMeasured
+from benchax.grouping import group_by
 from benchax.results.audit import Where
 from benchax.results.watch import CachedProgram, Compile, FunctionCount
 from benchax.source_files import owner_of
@@ -102,7 +102,7 @@ class Again:
     def seen(self) -> list[str]:
         of_run = f" of {seconds(self.of)} ({percent(self.lost_s / self.of)})" if self.of else ""
         head = f"{plural(len(self.compiles), 'recompile')} took {seconds(self.lost_s)}{of_run}, by JAX's own clock"
-        alike = grouped(self.compiles, lambda c: f"{f'{c.where}: ' if c.where else ''}{c.why}").items()
+        alike = group_by(self.compiles, lambda c: f"{f'{c.where}: ' if c.where else ''}{c.why}").items()
         told = [
             f"{why} ({f'{count(len(same))} times, ' if len(same) > 1 else ''}{seconds(sum(c.total_s for c in same))})"
             for why, same in alike
@@ -157,7 +157,7 @@ def _rule_of(c: Compile, *, is_growing: bool, is_program: bool) -> tuple[str, st
 
 def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, list[int]]]]:
     jitted = (c for c in compiles if not c.is_eager)
-    for found in grouped(jitted, lambda c: (c.function, c.defined)).values():
+    for found in group_by(jitted, lambda c: (c.function, c.defined)).values():
         if (grown := growth(found)) is not None:
             yield found[0], grown
 
@@ -165,9 +165,9 @@ def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, 
 def resized_operations(compiles: Sequence[Compile]) -> dict[str, list[Compile]]:
     """By line: the programs of eager operations that were compiled for many sizes, but the first of each."""
     eager = (c for c in compiles if c.is_eager and c.where)
-    operations = grouped(eager, lambda c: (c.where, c.function)).values()
+    operations = group_by(eager, lambda c: (c.where, c.function)).values()
     again = (c for one in operations if _n_shapes(one) > GROWING for c in one[1:])
-    return grouped(again, lambda c: c.where or "")
+    return group_by(again, lambda c: c.where or "")
 
 
 def _n_shapes(compiles: Sequence[Compile]) -> int:
@@ -235,7 +235,7 @@ def _grown(one: Again) -> Match:
 
 def _resized(one: Again) -> Match:
     """Eager operations: the first line is the one whose sizes the others follow."""
-    operations = grouped(one.compiles, lambda c: (c.where, c.function))
+    operations = group_by(one.compiles, lambda c: (c.where, c.function))
     n = max(map(_n_shapes, operations.values())) + 1
     grown = next((g for found in operations.values() if (g := growth(found)) is not None), None)
     lines = list(dict.fromkeys(where_of(line) for line, _ in operations))

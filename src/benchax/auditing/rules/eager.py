@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.log import CallLine, EagerFunction, Event, functions_to_jit, grouped
+from benchax.auditing.recorder.log import CallLine, EagerFunction, Event, functions_to_jit
 from benchax.auditing.rule import (
     Gain,
     Match,
@@ -61,6 +61,7 @@ from benchax.case import Case
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.functions import Batch, CallArguments, change_arrays, find_batch
+from benchax.grouping import group_by
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison, Severity
 from benchax.profiling.profile import LEAST_S, profile
@@ -359,7 +360,7 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
     # Outside of jit the array that x.at[i].set(value) begins with stays as it is.
     large = (event for event in operations_of(e) if event.size >= LARGE_BYTES and event.where)
     updates = (event for event in large if event.by.startswith("scatter"))
-    for where, events in grouped(updates, lambda event: event.where).items():
+    for where, events in group_by(updates, lambda event: event.where).items():
         total, n = sum(event.size for event in events), len(events)
         lost_s = total / FASTEST
         if n >= 20:

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import (
     Repeat,
@@ -37,6 +36,7 @@ from benchax.auditing.syntax import (
     where_of,
 )
 from benchax.errors import NotMeasured
+from benchax.grouping import group_by
 from benchax.measuring import program as programs
 from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, Value
 from benchax.program.jaxpr import equations, nested_in, scope_of
@@ -473,7 +473,7 @@ def unrolled_loop(e: Evidence) -> Iterable[Match]:
     """Finds a Python loop that the program contains iteration by iteration, so that each is compiled."""
     total = _count_equations(e)
     # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
-    for loops in grouped(loops_of(e), lambda loop: loop.where).values():
+    for loops in group_by(loops_of(e), lambda loop: loop.where).values():
         n, loop = sum(loop.size for loop in loops), max(loops, key=lambda loop: loop.iterations)
         share = SHARE_OF_LONG if loop.iterations >= LONG else LARGE_SHARE
         is_large = loop.iterations >= MANY_ITERATIONS and n >= max(LARGE, share * total)

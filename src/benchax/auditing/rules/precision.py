@@ -13,13 +13,14 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import WIDE
-from benchax.auditing.recorder.log import Carried, grouped, keys_used_twice
+from benchax.auditing.recorder.log import Carried, keys_used_twice
 from benchax.auditing.rule import Gain, Match, NotApplicable, is_written, list_some, name_inputs, probe, rule
 from benchax.auditing.syntax import Place, made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import ADDITIONS, LOW
 from benchax.experiments.variant import scientific
 from benchax.experiments.variants import VARIANTS
+from benchax.grouping import group_by
 from benchax.model import find_why
 from benchax.program.index import CONVERTS, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
@@ -318,7 +319,7 @@ def key_reuse(e: Evidence) -> Iterable[Match]:
     program = e.program
     yield from _used_twice(e, program)
     draws = (op for op in program.ops if op.name == "random_bits")
-    for body, ops in grouped(draws, lambda op: _loop_around(op.body)).items():
+    for body, ops in group_by(draws, lambda op: _loop_around(op.body)).items():
         if body.is_loop:
             yield from _same_each_time(e, body, ops, (), f"each of {body.trips or 'its'} iterations")
         elif e.use.repeated:
@@ -347,7 +348,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Match]:
 
 def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     uses = (op for op in program.ops if op.name in CONSUMES and not any(s in f"{op.scope}/" for s in RECOMPUTED))
-    for every in grouped(uses, lambda op: program.numbers[op.reads[0].back(SAME_KEY)]).values():
+    for every in group_by(uses, lambda op: program.numbers[op.reads[0].back(SAME_KEY)]).values():
         # Of the branches of one cond only one runs.
         ops = [op for op in every if any(one is not op and not _exclude(one, op) for one in every)]
         if ops:
@@ -433,7 +434,7 @@ def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     draws = (op for op in program.ops if op.name == "random_bits")
     # Under vmap a key has one axis for each level of it over which it varies.
     same = (op for op in draws if op.scope.count("vmap(") > len(op.reads[0].shape))
-    for line, ops in grouped(same, lambda op: line_of_vmap(op.outermost) or op.line).items():
+    for line, ops in group_by(same, lambda op: line_of_vmap(op.outermost) or op.line).items():
         drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}, once for all rows" for op in ops)
         yield Match(
             "each row of jax.vmap draws the same random numbers",

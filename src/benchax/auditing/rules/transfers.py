@@ -14,7 +14,7 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import LostDigits, find_lost_digits
-from benchax.auditing.recorder.log import CallLine, Event, HostLine, WaitLine, grouped, host_lines, wait_lines
+from benchax.auditing.recorder.log import CallLine, Event, HostLine, WaitLine, host_lines, wait_lines
 from benchax.auditing.rule import Gain, Match, NotApplicable, grade, list_some, rule, try_variant
 from benchax.auditing.syntax import (
     Function,
@@ -30,6 +30,7 @@ from benchax.auditing.syntax import (
 )
 from benchax.case import Case
 from benchax.errors import NotMeasured
+from benchax.grouping import group_by
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fit, make_inputs, static_arguments
 from benchax.measuring.program import program_of
@@ -104,7 +105,7 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
     called = {(line.name, line.where): line for line in e.lines}
     # JAX itself makes single numbers of NumPy's, as in `jnp.ones` and `grad`. Operations of one line go together.
     arrays = [t for t in e.transfers.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
-    groups = grouped(
+    groups = group_by(
         (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
         lambda t: (t.by if (t.by, t.where) in called or not called else "", t.where or ""),
     )
@@ -246,7 +247,7 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
     # The first time it has to be put there; an array that is overwritten in place is other data.
     repeats = puts_by_place(event for event in e.log.of("put") if event.note.is_repeat).values()
     often = (events for events in repeats if len(events) >= OFTEN)
-    by_line = grouped(often, lambda events: (events[0].where, events[0].by))
+    by_line = group_by(often, lambda events: (events[0].where, events[0].by))
     for (where, by), groups in sorted(by_line.items(), key=lambda one: -sum(_elapsed(g) for g in one[1])):
         groups.sort(key=lambda events: -_bytes(events))
         what, lost_s = groups[0][0].note.what, sum(map(_elapsed, groups))
@@ -266,7 +267,7 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
 
 
 def puts_by_place(events: Iterable[Event]) -> dict[Any, list[Event]]:
-    return grouped(events, lambda event: (event.where, event.by, event.note.what, event.note.place))
+    return group_by(events, lambda event: (event.where, event.by, event.note.what, event.note.place))
 
 
 def _elapsed(events: Iterable[Event]) -> float:
@@ -295,7 +296,7 @@ def _repeated(events: list[Event]) -> str:
     ),
 )
 def python_lists(e: ProgramEvidence) -> Iterable[Match]:
-    groups = grouped(e.log.of("list"), lambda event: (event.where, event.by))
+    groups = group_by(e.log.of("list"), lambda event: (event.where, event.by))
     for (where, by), events in sorted(groups.items(), key=lambda one: -_elapsed(one[1])):
         n, lost_s, elements = len(events), _elapsed(events), sum(event.size for event in events)
         if n >= OFTEN and elements >= LONG * n:
@@ -462,7 +463,7 @@ class Interval(NamedTuple):
 def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
     # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
     lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
-    for file, called in grouped(lines, lambda one: one[0][0]).items():
+    for file, called in group_by(lines, lambda one: one[0][0]).items():
         tree = tree_of(file)
         for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)) if tree is not None else ():
             timed = [(at, line) for (_, at), line in called if interval.holds(at)]

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import (
     Gain,
     Instead,
@@ -27,6 +26,7 @@ from benchax.auditing.rules.compiled import PART_OF_WHOLE, UPDATES
 from benchax.auditing.syntax import (
     where_of,
 )
+from benchax.grouping import group_by
 from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value, is_one_hot, root_of, unwrap_index
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
 from benchax.results.inspection import Inspection
@@ -435,7 +435,7 @@ def _choices(body: Body) -> Iterator[list[TracedOp]]:
     """The choices by one number that a line of the user's asks for; other functions' choices are their own."""
     choices = (op for op in body.ops if op.name == "select_n" and len(op.reads) == 3 and not op.is_backward)
     of_numbers = (op for op in choices if _number_behind(op.reads[0]) is not None and _is_where(op))
-    yield from grouped(of_numbers, lambda op: _number_behind(op.reads[0])).values()
+    yield from group_by(of_numbers, lambda op: _number_behind(op.reads[0])).values()
 
 
 def _number_behind(value: Value) -> Value | None:
@@ -539,7 +539,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
     """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
     for body in e.program.bodies:
         found = (op for op in body.ops if op.name == "select_n" and not op.is_backward and _is_of_cond(op))
-        groups = grouped(found, lambda op: (op.reads[0].view().source, not op.reads[0].varying))
+        groups = group_by(found, lambda op: (op.reads[0].view().source, not op.reads[0].varying))
         for (_, is_one_for_all), selects in groups.items():
             sides = [list(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
             if loop := next((op for side in sides for op in side if op.name == "while"), None):

@@ -71,6 +71,7 @@ from benchax.experiments.variant import (
     uncompared,
     wrong_row,
 )
+from benchax.grouping import group_by
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison, Estimate
 from benchax.results.experiment import Curve, Facts, Point, VariantRow, point_at
@@ -230,9 +231,7 @@ def _static_row(
 ) -> VariantRow:
     cost = f", which cost {seconds(one.lost_s)}" if one.programs else ""
     programs = f"{plural(one.programs, 'program')} for {plural(len(one.calls), 'value')}{cost}"
-    by_verdict: dict[str, list[str]] = {}
-    for name, c in times.items():
-        by_verdict.setdefault("failed" if c.failure else c.verdict, []).append(name)
+    by_verdict = group_by(times, lambda name: "failed" if times[name].failure else times[name].verdict)
     verdicts = [f"{verdict} for {', '.join(labels)}" for verdict, labels in by_verdict.items()]
     new = [f"{name}: {seconds(call.lost_s)}" for name, call in zip(names, one.calls, strict=False) if call.programs]
     facts = [("first calls took, beyond second ones", ", ".join(new))] if new else []

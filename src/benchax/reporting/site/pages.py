@@ -13,6 +13,7 @@ from typing import Any
 from benchax.comparing.gate import amount
 from benchax.comparing.history import History
 from benchax.comparing.ranking import Comparisons
+from benchax.grouping import group_by
 from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
 from benchax.printable import cap, show_line
 from benchax.reporting.comparisons import chart as chart_comparisons
@@ -45,7 +46,6 @@ from benchax.reporting.tables import (
     WHERE,
     describe_date,
     describe_fact,
-    group_by,
     join_time,
     one_line,
 )

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from benchax.comparing.history import History, history
 from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
+from benchax.grouping import group_by
 from benchax.model import Comparison
 from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.document import Document
@@ -50,7 +51,6 @@ from benchax.reporting.site.pages import (
     file_of,
     frame,
 )
-from benchax.reporting.tables import group_by
 from benchax.store.comparisons import (
     CaseActivity,
     Row,
