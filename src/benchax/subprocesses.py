@@ -83,7 +83,8 @@ def kill_tree(pid: int) -> None:
         alive: list[int] = []
         for each in [*descendants(pid), pid]:
             with contextlib.suppress(psutil.Error):
-                alive += [each] if psutil.Process(each).status() != psutil.STATUS_ZOMBIE else []
+                if psutil.Process(each).status() != psutil.STATUS_ZOMBIE:
+                    alive.append(each)
         if not alive:
             return
         kill(alive)

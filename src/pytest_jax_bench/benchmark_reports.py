@@ -20,7 +20,7 @@ from benchax.reporting.exports import entries, pytest_benchmark_document, stats
 from pytest_jax_bench import table
 from pytest_jax_bench.benchmark_plugin import COLUMNS, TIMES
 from pytest_jax_bench.options import BenchmarkSettings
-from pytest_jax_bench.table import Table, TableCell
+from pytest_jax_bench.table import SummaryCell, SummaryTable
 
 Record = Mapping[str, Any]
 
@@ -171,23 +171,23 @@ def statistics_of(record: Record) -> dict[str, Any]:
     return stats(readings["times_s"]) | {"iterations": readings["iterations"]} if readings else {}
 
 
-def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved | None = None) -> Table:
+def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved | None = None) -> SummaryTable:
     if not wanted.columns and not wanted.time_unit and saved is None:
         found = table.tabulate_records(records)
         named = zip(found.rows, records, strict=True)
-        return Table(found.names, tuple((TableCell(_name(r, wanted.name)), *row[1:]) for row, r in named))
+        return SummaryTable(found.names, tuple((SummaryCell(_name(r, wanted.name)), *row[1:]) for row, r in named))
     columns = wanted.columns or COLUMNS
     rows = [(_name(record, wanted.name), statistics_of(record), record) for record in records]
     unit = _unit([found for _, found, _ in rows], wanted.time_unit)
     heads = [f"{c} ({unit})" if c in TIMES else c for c in columns]
-    cells: list[tuple[TableCell, ...]] = []
+    cells: list[tuple[SummaryCell, ...]] = []
     for name, found, record in rows:
         before = (saved or {}).get(record["nodeid"])
         mark = "" if saved is None else " (now)"
-        cells.append((TableCell(name + mark), *_cells(found, columns, unit), table.status_of(record)))
+        cells.append((SummaryCell(name + mark), *_cells(found, columns, unit), table.status_of(record)))
         if before is not None:
-            cells.append((TableCell(f"{name} (saved)", "faint"), *_cells(before, columns, unit), TableCell("")))
-    return Table(("Test", *heads, "Status"), tuple(cells)).without_empty_columns()
+            cells.append((SummaryCell(f"{name} (saved)", "faint"), *_cells(before, columns, unit), SummaryCell("")))
+    return SummaryTable(("Test", *heads, "Status"), tuple(cells)).without_empty_columns()
 
 
 def _unit(found: Sequence[Mapping[str, Any]], asked: str | None) -> str:
@@ -197,11 +197,11 @@ def _unit(found: Sequence[Mapping[str, Any]], asked: str | None) -> str:
     return units.seconds_unit(least)
 
 
-def _cells(found: Mapping[str, Any], columns: Sequence[str], unit: str) -> list[TableCell]:
+def _cells(found: Mapping[str, Any], columns: Sequence[str], unit: str) -> list[SummaryCell]:
     seconds = {c: found[c] / units.SECONDS[unit] for c in TIMES if found.get(c) is not None}
     numbers = {c: units.number(value) for c, value in (dict(found) | seconds).items() if c in (*seconds, "ops")}
     texts = {c: str(value) for c, value in found.items() if value is not None} | numbers
-    return [TableCell(texts.get(column, "")) for column in columns]
+    return [SummaryCell(texts.get(column, "")) for column in columns]
 
 
 def _name(record: Record, how: str | None) -> str:

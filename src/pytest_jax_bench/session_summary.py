@@ -33,7 +33,7 @@ from pytest_jax_bench.table import (
     LONGEST,
     VERDICTS,
     Record,
-    Table,
+    SummaryTable,
     count_gray,
     fit,
     has_ranges,
@@ -126,7 +126,7 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
         _table(reporter, benchmark_reports.tabulate(group, wanted, saved))
 
 
-def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
+def _table(reporter: pytest.TerminalReporter, found: SummaryTable) -> None:
     """By pytest's writer, which knows how wide this terminal is and whether it shows colours. Logs aren't folded."""
     writer = reporter.config.get_terminal_writer()
     width = writer.fullwidth if reporter.isatty else None

@@ -37,40 +37,40 @@ STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "uncl
 LESS_OR_MORE = {"faster": "less", "slower": "more"}
 
 
-class TableCell(NamedTuple):
+class SummaryCell(NamedTuple):
     """A text and its style."""
 
     text: str
     style: Style = ""
 
 
-class Table(NamedTuple):
+class SummaryTable(NamedTuple):
     """Rows below their titles. Not the one of `benchax.reporting`: importing that takes long, and this is enough."""
 
     names: tuple[str, ...]
-    rows: tuple[tuple[TableCell, ...], ...]
+    rows: tuple[tuple[SummaryCell, ...], ...]
 
-    def without_empty_columns(self) -> Table:
+    def without_empty_columns(self) -> SummaryTable:
         kept = [i for i in range(len(self.names)) if any(row[i].text for row in self.rows)]
-        return Table(tuple(self.names[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in self.rows))
+        return SummaryTable(tuple(self.names[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in self.rows))
 
 
-def tabulate_records(records: Sequence[Record]) -> Table:
+def tabulate_records(records: Sequence[Record]) -> SummaryTable:
     """A row for each record, without the columns that no record fills."""
     names = ("Test", "C.Run", "Tag", *TITLES.values(), "Status")
-    return Table(names, tuple(map(_list_cells, records))).without_empty_columns()
+    return SummaryTable(names, tuple(map(_list_cells, records))).without_empty_columns()
 
 
-def _list_cells(record: Record) -> tuple[TableCell, ...]:
+def _list_cells(record: Record) -> tuple[SummaryCell, ...]:
     new, old = record["row"], record["reference"]
     run = str(new["commit_run"])
     if old is not None:
         is_same = old["commit"].removesuffix("+") == new["commit"].removesuffix("+")
         run = f"{'' if is_same else old['commit'] + ':'}{old['commit_run']}->{run}"
     return (
-        TableCell(truncate(record["nodeid"], math.inf)),
-        TableCell(run),
-        TableCell(truncate(new["tag"], LONGEST)),
+        SummaryCell(truncate(record["nodeid"], math.inf)),
+        SummaryCell(run),
+        SummaryCell(truncate(new["tag"], LONGEST)),
         *(_number(record, metric) for metric in TITLES),
         status_of(record),
     )
@@ -82,30 +82,30 @@ def truncate(text: str, longest: float) -> str:
     return one_line if len(one_line) <= longest else one_line[: int(longest) - 1] + "…"
 
 
-def _number(record: Record, metric: str) -> TableCell:
+def _number(record: Record, metric: str) -> SummaryCell:
     # A function that isn't jitted is a run of its own kind where nobody called it eager.
     if metric in ("run", "eager"):
         if (metric == "run") is not bool(record.get("is_run")):
-            return TableCell("")
+            return SummaryCell("")
         metric = "eager"
     new, old = _value(record["row"], metric), _value(record["reference"], metric)
     if new is None or max(new, old or 0) < LEAST_BYTES.get(metric, 0):
-        return TableCell("")
+        return SummaryCell("")
     is_time = metric in (*TIMES, "compile")
     text = (
         _time(new, old, _spread(record, metric)) if is_time else _size(new, old, record.get("ranges", {}).get(metric))
     )
     if old is None:
-        return TableCell(text)
+        return SummaryCell(text)
     verdict = record["verdicts"][metric][0]
     if verdict in ("same", "unclear"):
-        return TableCell(text, STYLES[verdict])
+        return SummaryCell(text, STYLES[verdict])
     if not is_time and " -> " not in text:  # a difference that isn't seen is none
-        return TableCell(text)
+        return SummaryCell(text)
     # Bytes are less or more, not faster or slower.
     change = record.get("changes", {}).get(metric)
     words = (text, change, verdict if is_time else LESS_OR_MORE[verdict])
-    return TableCell(" ".join(filter(None, words)), STYLES[verdict])
+    return SummaryCell(" ".join(filter(None, words)), STYLES[verdict])
 
 
 def count_gray(records: Sequence[Record]) -> int:
@@ -173,15 +173,15 @@ failed."""
 SEE_BELOW: tuple[str, Style] = ("see below", "warning")
 
 
-def status_of(record: Record) -> TableCell:
+def status_of(record: Record) -> SummaryCell:
     row = record["row"]
     if row["status"] != "ok":
-        return TableCell(f"{row['status']} in {row['message'].partition(':')[0]}", "bad")
+        return SummaryCell(f"{row['status']} in {row['message'].partition(':')[0]}", "bad")
     codes = record.get("codes", ())
     words = [word for code, word in DOUBTS.items() if code in codes]
     # A code that is not listed is one of a newer rule: its message stands below the table.
     words = words or ([SEE_BELOW] if row["message"] else [])
-    return TableCell(", ".join(text for text, _ in words), words[0][1]) if words else TableCell("")
+    return SummaryCell(", ".join(text for text, _ in words), words[0][1]) if words else SummaryCell("")
 
 
 # Fits the table to a terminal: a row is one line if it fits, else its name is above its values.
@@ -197,7 +197,7 @@ USUAL = {"Tag": "base"}
 Markup = Callable[[str, Style], str]
 
 
-def fit(table: Table, width: int | None, markup: Markup = lambda text, style: text) -> list[str]:
+def fit(table: SummaryTable, width: int | None, markup: Markup = lambda text, style: text) -> list[str]:
     """Lines of at most `width` characters, but for names (the first column) and single cells that are longer.
 
     Args:
@@ -218,18 +218,18 @@ def fit(table: Table, width: int | None, markup: Markup = lambda text, style: te
     return [*heads, *(line for lines in named for line in lines)]
 
 
-def _forms(table: Table) -> Iterator[list[tuple[TableCell, ...]]]:
+def _forms(table: SummaryTable) -> Iterator[list[tuple[SummaryCell, ...]]]:
     """The rows with their header: as they are, with shorter values, and without usual columns."""
-    rows = [tuple(TableCell(name) for name in table.names), *table.rows]
+    rows = [tuple(SummaryCell(name) for name in table.names), *table.rows]
     yield rows
-    rows = [tuple(TableCell(c.text.replace(" -> ", "->").replace(" ± ", "±"), c.style) for c in row) for row in rows]
+    rows = [tuple(SummaryCell(c.text.replace(" -> ", "->").replace(" ± ", "±"), c.style) for c in row) for row in rows]
     yield rows
     columns = zip(*table.rows, strict=True)
     kept = [i for i, cells in enumerate(columns) if {cell.text for cell in cells} != {USUAL.get(table.names[i])}]
     yield [tuple(row[i] for i in kept) for row in rows]
 
 
-def _widths(rows: Sequence[Sequence[TableCell]]) -> list[int]:
+def _widths(rows: Sequence[Sequence[SummaryCell]]) -> list[int]:
     return [max(len(cell.text) for cell in column) for column in zip(*rows, strict=True)]
 
 
@@ -237,7 +237,7 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def _line(row: Sequence[TableCell], widths: Sequence[int], markup: Markup) -> str:
+def _line(row: Sequence[SummaryCell], widths: Sequence[int], markup: Markup) -> str:
     parts = [markup(c.text, c.style) + " " * (w - len(c.text)) for c, w in zip(row, widths, strict=True)]
     return GAP.join(parts).rstrip()
 

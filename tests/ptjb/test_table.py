@@ -10,10 +10,10 @@ from csv_rows_by_hand import a_record, a_row
 
 from pytest_jax_bench import session_summary, table
 from pytest_jax_bench.options import Pin, PluginSettings
-from pytest_jax_bench.table import TableCell
+from pytest_jax_bench.table import SummaryCell
 
 
-def cell(title: str, record: dict) -> TableCell:
+def cell(title: str, record: dict) -> SummaryCell:
     found = table.tabulate_records([record])
     return dict(zip(found.names, found.rows[0], strict=True))[title]
 
@@ -66,7 +66,7 @@ PEER = a_row(environment="", jit_mean_ms=2.0) | {f"jit_{k}_ms": NONE for k in ("
     ],
 )
 def test_a_cell_shows_a_value_what_it_is_compared_with_and_the_verdict(title, new, old, text, style) -> None:
-    assert cell(title, a_record(new, old)) == TableCell(text, style)
+    assert cell(title, a_record(new, old)) == SummaryCell(text, style)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_cell_shows_a_value_what_it_is_compared_with_and_the_verdict(title, ne
 )
 def test_only_a_failed_check_is_a_wrong_result(codes: list[str], text: str, style: str) -> None:
     """Any message on a row with numbers was called so."""
-    assert cell("Status", a_record(a_row(message="differs"), codes=codes)) == TableCell(text, style)
+    assert cell("Status", a_record(a_row(message="differs"), codes=codes)) == SummaryCell(text, style)
 
 
 FEW = a_record(timed(NONE, 1.0, NONE, jit_rounds=5), ranges={"jit": [0.9, 1.3]})

@@ -152,7 +152,8 @@ def _functions(
         if as_json:
             line(json.dumps(found.asdict()))
         else:
-            line("") if audits else None
+            if audits:
+                line("")
             show(document(found, is_full))
         audits.append(found)
     remarks = [remark for found in audits for remark in found.remarks if remark.severity == "error"]
@@ -193,7 +194,10 @@ def checklist(
     for case in cases:
         each, trial = with_progress(lambda report, case=case: walk_checklist(case, **limits, report=report))
         documents.append(document_of_checklist(each))
-        line(json.dumps(each.asdict())) if as_json else show(documents[-1])
+        if as_json:
+            line(json.dumps(each.asdict()))
+        else:
+            show(documents[-1])
         was_left_out |= trial.obstacle is not None or trial.is_unbuilt
     write_documents(html, list_parts(f"Checklists of {plural(len(documents), 'function')}", documents))
     raise typer.Exit(2 if was_left_out else code)

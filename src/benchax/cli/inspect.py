@@ -125,11 +125,15 @@ class _Sink:
     texts: list[str] = field(default_factory=list[str])
 
     def add_json(self, text: str) -> None:
-        self.texts.append(text) if self.output else line(text)
+        if self.output:
+            self.texts.append(text)
+        else:
+            line(text)
 
     def add(self, found: Document) -> None:
         if self.output is None:
-            line("") if self.texts else None
+            if self.texts:
+                line("")
             console.show(found)
         self.texts += [*([""] if self.texts else []), to_text(found) if self.output else ""]
 

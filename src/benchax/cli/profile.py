@@ -220,7 +220,8 @@ def profile_cases(
     with Pool(environ=kernels_apart(os.environ)) as pool:
         for case in cases:
             found, has_failed = _record(ProfilingRequest(case, wish, seed, runs), limit_s, wanted, pool)
-            profiles += [found] if found else []
+            if found:
+                profiles.append(found)
             # Each is shown when it is there; a page is of all.
             shown = show_all([found] if found else [], replace(wanted, html=None))
             code = max(code, shown, 2 if has_failed else 0)

@@ -243,7 +243,8 @@ class _FactsLayout:
         # Beside each detail stand the label, two columns in, and the value, each with a gap behind it.
         is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
         for i, section in enumerate(self.sections):
-            yield from [Text()] * (i > 0)
+            if i:
+                yield Text()
             yield from _render_title(section.title)
             yield from (
                 _stack_rows(section.rows) if is_narrow else [_align_rows(section.rows, label, value, self.indent)]
@@ -282,7 +283,8 @@ def _render_detail(row: TextRow) -> Text:
 def _render_words(sections: Sequence[Section]) -> Iterator[RenderableType]:
     """Renders sections whose values are texts, next to their labels."""
     for i, section in enumerate(sections):
-        yield from [Text()] * (i > 0)
+        if i:
+            yield Text()
         yield from _render_title(section.title)
         label = max((cell_len(row.label) for row in section.rows), default=0)
         for row in section.rows:

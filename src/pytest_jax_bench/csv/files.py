@@ -327,7 +327,8 @@ def read_content(path: Path) -> Content:
     """
     *texts, rest = path.read_bytes().decode("utf-8", "surrogateescape").removeprefix(_BOM).split("\n")
     texts = [text.rstrip("\r") for text in texts]
-    texts += [rest] if rest.strip(_NO_TEXT) else []
+    if rest.strip(_NO_TEXT):
+        texts.append(rest)
     count = next((i for i, text in enumerate(texts) if text.strip() and not text.startswith("#")), len(texts))
     comments, lines = texts[:count], texts[count:]
     # Without a header, the number of columns tells.

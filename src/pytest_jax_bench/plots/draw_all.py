@@ -109,7 +109,8 @@ class Drawing:
             else:
                 data = data[np.argsort(data["run_id"], kind="stable")]
             file = draw_custom(function, data, path)
-            self.files += [file] if file else []
+            if file:
+                self.files.append(file)
 
 
 def draw_all(

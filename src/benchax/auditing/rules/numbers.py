@@ -472,7 +472,8 @@ class _Walk:
                 n = op.makes[0].size if len(op.makes) == 1 and op.name in EXACT and not op.bodies else 0
                 if 0 < n * math.prod(one.n for one in _turns(reads)) <= MOST_ELEMENTS:
                     made = self._make(op, reads)
-                    self._known.update({op.makes[0]: made} if made else {})
+                    if made is not None:
+                        self._known[op.makes[0]] = made
 
     def _of(self, value: Value) -> KnownIndex | None:
         if value.literal is not None:
