@@ -401,7 +401,7 @@ def test_amounts_become_floats_and_functions_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize("work", [{}, 3, [("samples", 32)], "samples"])
 def test_what_is_no_amounts_by_name_is_refused(work: Any) -> None:
-    assert refusal(check_work, work).startswith(f"work={work!r} cannot be\nexpected amounts of one call by name")
+    assert refusal(check_work, work).startswith(f"invalid work={work!r}\nexpected amounts of one call by name")
 
 
 @pytest.mark.parametrize("amount", [0, -1, math.inf, math.nan, True, "32", None])
@@ -465,7 +465,7 @@ def test_what_is_no_loss_fails_while_it_is_traced(fn: Any, spec: str) -> None:
 def test_a_mode_that_is_none_and_a_gradient_that_there_is_not_are_refused() -> None:
     compiled = jax.jit(jnp.sum).lower(jnp.ones(8)).compile()
 
-    assert refusal(make_case, loss, mode="gradd").startswith("mode='gradd' cannot be\nexpected 'grad'?")
+    assert refusal(make_case, loss, mode="gradd").startswith("invalid mode='gradd'\nexpected 'grad'?")
     assert "compiled already" in refusal(make_case, compiled, (jnp.ones(8),), mode="grad")
 
 

@@ -92,7 +92,7 @@ def test_anything_else_is_refused(progress: object) -> None:
         pass
 
     assert str(error.value) == (
-        f"progress={progress!r} cannot be\nexpected a function of a ProgressEvent, True, False or None"
+        f"invalid progress={progress!r}\nexpected a function of a ProgressEvent, True, False or None"
     )
 
 

@@ -85,7 +85,7 @@ def test_a_duration_is_a_number_or_a_text_with_a_unit(verb: str, option: str, gi
     with pytest.raises(UsageError) as error:
         VERBS[verb](*WORDS[verb], **{option: given}, progress="loud")
 
-    assert error.value.problem == "progress='loud' cannot be"
+    assert error.value.problem == "invalid progress='loud'"
 
 
 @pytest.mark.parametrize(("verb", "option"), [each for each in DURATIONS if each.values[0] != "compiled_grid"])
@@ -140,7 +140,7 @@ def test_without_a_seed_that_of_the_project_holds(verb: str, option: str) -> Non
 def test_what_may_take_long_shows_its_progress(verb: str) -> None:
     """A function, True, False or None; None is the default."""
     assert options_of(verb)["progress"].default is None
-    with pytest.raises(UsageError, match=r"^progress='loud' cannot be\nexpected a function of a ProgressEvent, True"):
+    with pytest.raises(UsageError, match=r"^invalid progress='loud'\nexpected a function of a ProgressEvent, True"):
         VERBS[verb](*WORDS[verb], progress="loud")
 
 

@@ -414,7 +414,7 @@ def _for_factory(name: str, value: Any) -> Any:
 def check_mode(mode: object) -> str:
     """Raises UsageError if `mode` is not a mode."""
     if not isinstance(mode, str) or mode not in MODES:
-        raise UsageError(f"mode={mode!r} cannot be", one_of(MODES, mode if isinstance(mode, str) else ""))
+        raise UsageError(f"invalid mode={mode!r}", one_of(MODES, mode if isinstance(mode, str) else ""))
     return mode
 
 
@@ -484,7 +484,7 @@ def check_work(work: Any) -> Any:
         return work
     expected = 'amounts of one call by name, such as {"samples": 32}, or a function of the inputs that returns them'
     if not isinstance(work, Mapping) or not work:
-        raise UsageError(f"work={work!r} cannot be", expected)
+        raise UsageError(f"invalid work={work!r}", expected)
     for what, amount in cast("Mapping[Any, Any]", work).items():
         is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
         if not isinstance(what, str) or not what or not is_number or not 0 < amount < math.inf:

@@ -307,7 +307,7 @@ def with_options(given: object, named: Mapping[str, Any]) -> Given:
     if isinstance(given, Options):
         return dataclasses.replace(given, **check(named, "the call"))
     if given is not None and not isinstance(given, Mapping):
-        raise UsageError(f"options={given!r} cannot be", "options by name, or benchax.Options such as those of a row")
+        raise UsageError(f"invalid options={given!r}", "options by name, or benchax.Options such as those of a row")
     return {**cast("Mapping[str, Any]", given or {}), **named}
 
 

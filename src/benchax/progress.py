@@ -90,7 +90,7 @@ def check_progress(progress: Progress) -> Progress:
     """Returns `progress` if it is valid. Raises `UsageError` otherwise."""
     if callable(progress) or progress is None or isinstance(progress, bool):
         return progress
-    raise UsageError(f"progress={progress!r} cannot be", "a function of a ProgressEvent, True, False or None")
+    raise UsageError(f"invalid progress={progress!r}", "a function of a ProgressEvent, True, False or None")
 
 
 @contextmanager

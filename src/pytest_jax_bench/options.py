@@ -362,4 +362,4 @@ def check_marks(marks: Sequence[pytest.Mark], keywords: Keywords = KEYWORDS) -> 
                 pytest.fail(unknown, pytrace=False)
             is_right, expected = keywords[name]
             if value is not None and not is_right(value):
-                pytest.fail(f"{name}={value!r} of the marker {mark.name} cannot be\nexpected {expected}", pytrace=False)
+                pytest.fail(f"invalid {name}={value!r} of the marker {mark.name}\nexpected {expected}", pytrace=False)

@@ -25,7 +25,7 @@ def test_what_is_no_resolution_is_quoted_with_what_is_one(given: float | str) ->
     with pytest.raises(UsageError) as error:
         resolution_of(given)
 
-    assert error.value.problem == f"the resolution {given!r} cannot be"
+    assert error.value.problem == f"invalid resolution {given!r}"
     assert error.value.expected == "a share between 0.5 % and 20 %: 1%, or 0.01"
 
 

@@ -48,6 +48,6 @@ def test_a_limit_holds_for_the_lines_of_the_test(ptjb: Project) -> None:
     assert "FAILED test_it.py::test_own_line_beside_a_bench" in text
     assert "1 program was compiled inside max_compiles(0)" in text
     assert "ZeroDivisionError: mine" in text
-    assert "max_compiles=-1 of the marker ptjb cannot be" in text
+    assert "invalid max_compiles=-1 of the marker ptjb" in text
     assert "a whole number from 0 up" in text
     assert "3 failed, 2 passed, 1 error" in text

@@ -105,7 +105,7 @@ def test_options_that_are_not_permitted_end_the_session_before_it_begins(options
     [
         ("plt=print", "no keyword 'plt'\nexpected 'plot'?"),
         ("plot='f'", "plot='f'"),
-        ("timeout_s=0", "timeout_s=0 of the marker ptjb cannot be\nexpected a time above 0, such as 0.5"),
+        ("timeout_s=0", "invalid timeout_s=0 of the marker ptjb\nexpected a time above 0, such as 0.5"),
         ("3", "without a name"),
         ("timer='wal'", "timer='wal'"),
         ("only_last=1", "expected True or False"),

@@ -132,7 +132,7 @@ def test_threads_at_once_do_not_mix_their_programs():
 
 
 def test_an_unknown_choice_of_threads_is_told():
-    with pytest.raises(UsageError, match="threads='other' cannot be\nexpected one of: this, all"):
+    with pytest.raises(UsageError, match="invalid threads='other'\nexpected one of: this, all"):
         benchax.watch("other").__enter__()  # type: ignore[arg-type]
 
 

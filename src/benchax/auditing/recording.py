@@ -64,7 +64,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         is_whole = how == "exit" and getattr(sys, "last_type", None) is None
         # Lines of files are relative to where the program began.
         with contextlib.chdir(folder):
-            # Who ends it from outside does not wait for long: then few functions are looked at.
+            # Whatever ends it from outside does not wait for long, so only a few functions are read.
             read = kept if how == "exit" else kept[:MOST_READ_AT_ONCE]
             audit = audit_run(evidence, read, settings["rules"], is_built=is_whole)
         seen = {"seen_s": log.seen_s, "counts": dict(log.counts)}

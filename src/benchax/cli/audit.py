@@ -89,7 +89,7 @@ def audit(
         return
     command: list[str] = ctx.meta.get(COMMAND, [])
     if fail_on is not None and fail_on not in SEVERITIES:
-        raise UsageError(f"--fail-on {fail_on!r} cannot be", one_of(SEVERITIES, fail_on))
+        raise UsageError(f"invalid --fail-on {fail_on!r}", one_of(SEVERITIES, fail_on))
     check_writable(output, sarif, html)
     if command and what:
         raise UsageError(f"{what[0]!r} is given with a command", "one of them")

@@ -479,7 +479,7 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
 
 
 def _choose_series(every: Sequence[Series], case: str | None, baseline: str | None, metric: str) -> list[Series]:
-    """Returns one series for each chosen case: with the requested baseline, or with that of its newest comparison.
+    """Returns one series for each chosen case: with the requested baseline, or the baseline of its newest comparison.
 
     Raises:
         UsageError: no such case, or it was never compared with that baseline.

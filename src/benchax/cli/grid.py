@@ -297,7 +297,7 @@ def measure_compiled(h: CompiledGrid, data: dict[str, Any], rounds: int | None, 
             line("")
         document = result.document()
         documents.append(Document((Heading(label, 1), *document.blocks)))
-        # A spec is its own signature, which stands in the result.
+        # A spec is its own signature, which the result has.
         if result.circumstances is None or result.circumstances.inputs != label:
             line(label)
         show(document)

@@ -214,7 +214,7 @@ def _parts(given: Sequence[str], output: Path | None) -> list[str]:
     words = [word.strip() for text in given for word in text.split(",")]
     for word in words:
         if word not in permitted:
-            raise UsageError(f"--show {word!r} cannot be", one_of(permitted, word))
+            raise UsageError(f"invalid --show {word!r}", one_of(permitted, word))
     if GRAPH in words and output is None:
         raise UsageError("--show graph needs a file", "--output FILE.svg")
     return list(dict.fromkeys(words))

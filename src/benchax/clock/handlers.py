@@ -297,7 +297,7 @@ def check(tier: Tier) -> None:
     """Raises `NotAvailable` with what was seen, if this clock is not to be trusted."""
     x = np.zeros(8, np.float32)
     try:
-        # Compiled ahead, because the first stamp may well be asked for while somebody's function is being traced.
+        # Compiled ahead: the first stamp can be requested while a function is being traced.
         program = jax.jit(partial(_sixteen, tier=tier)).lower(jax.ShapeDtypeStruct(x.shape, x.dtype)).compile()
         runs = [nanoseconds(program(x)) for _ in range(3)]
     except Exception as error:

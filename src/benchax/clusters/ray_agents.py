@@ -80,7 +80,7 @@ class Team:
 
 
 class _OnRay(ABC):
-    """The common part of all agents on Ray; the contract is that of `Agents`.
+    """The common part of all agents on Ray. They fulfil the contract `Agents`.
 
     Args:
         ray: connected.

@@ -218,7 +218,7 @@ def resolution_of(given: float | str | None) -> float:
     share = float(match[1]) / (100 if match[2] else 1) if match else None
     if share is None or not FINEST <= share <= COARSEST:
         raise UsageError(
-            f"the resolution {given!r} cannot be",
+            f"invalid resolution {given!r}",
             f"a share between {100 * FINEST:g} % and {100 * COARSEST:g} %: 1%, or 0.01",
         )
     return share

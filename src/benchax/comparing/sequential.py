@@ -202,7 +202,7 @@ class SequentialTest(Generic[S]):
             listed = self.second.samples.comparisons(self.second.effort.alpha)
             second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
             found = [
-                # Of a side that failed there, only its run says so.
+                # If a side failed there, only its run says so.
                 confirm(c, second.get((c.candidate.label, c.metric)) or second[c.candidate.label, "run"])
                 if self._is_change(c)
                 else c

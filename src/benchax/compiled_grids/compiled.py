@@ -342,7 +342,7 @@ def check_data(x: Any) -> None:
 # outputs have another form than the reference's, or its result does not depend on its inputs.
 #
 # In the optimised program of the grid, the runs of each function are in a separate loop, under a name (`scope_of`).
-# The operations in it are compared with those of the function compiled alone (`program/census.py`), as in the timers
+# benchax compares its operations with the function compiled alone (`program/census.py`), as in the timers
 # (`measuring/timers/embedding.py`). If they disagree, there is no time. The proof costs a compilation of each function.
 # It only works if the grid is called from Python: within the user's `jax.jit`, its final program is not known.
 
@@ -461,7 +461,7 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
 
 
 def check_form(traced: Traced, reference: OutputForm | None) -> Traced:
-    """Refuses a function whose outputs cannot be in one array with those of the reference."""
+    """Refuses a function whose outputs do not fit into one array with the outputs of the reference."""
     if traced.form is None or traced.form == reference:
         return traced
     return replace(traced, refused=Status.wrong_shape, note=f"it returns {traced.form}, not {reference}")

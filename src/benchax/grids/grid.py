@@ -449,7 +449,7 @@ class GridRun:
         try:
             self.store.append_all(rows)
         except StoreError as error:
-            if len(rows) > 1:  # one by one, which says of which rows it is true
+            if len(rows) > 1:  # one by one: then each row that cannot be stored has its reason
                 for row in rows:
                     self._store([row])
             else:

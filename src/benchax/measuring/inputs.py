@@ -305,7 +305,7 @@ def _describe(value: Any, is_static: bool = False) -> str:
 
 
 def fake_devices(count: int) -> str:
-    """The hint for whoever needs as many as `count`; empty on an accelerator."""
+    """The hint how to get `count` devices; empty on an accelerator."""
     is_cpu = jax.default_backend() == "cpu"
     return f"on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={count}" if is_cpu else ""
 

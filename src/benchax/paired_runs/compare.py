@@ -463,7 +463,7 @@ def compare_ref(
         [('double', 'same')]
     """
     if benchmarks not in ("now", "ref"):
-        raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
+        raise UsageError(f"invalid benchmarks={benchmarks!r}", one_of(("now", "ref"), benchmarks))
     effort = _make_effort(resolution, max_time_s, metrics)
     if process_pairs and resolution_of(resolution) != SAME_WITHIN:
         raise UsageError(
@@ -598,6 +598,6 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
     wanted = {metrics} if isinstance(metrics, str) else set(metrics)
     if unknown := sorted(wanted - TIMES):
         counted = "bytes and operations are counted, which needs no option"
-        raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
+        raise UsageError(f"invalid metrics={unknown}", "run, compile, or both", counted)
     limit_s = read_duration("max_time_s", max_time_s)
     return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)

@@ -396,7 +396,7 @@ def text_of(proto: bytes) -> str | None:
 #
 # Arithmetic on spans of time: the time that they cover together, the gaps between them, and their nesting.
 #
-# A `Coverage` is a union of spans. Layers that lie above one another are united from the top down, and each is what it
+# A `Coverage` is a union of spans. Layers above one another are united from the top down, and each is what it
 # adds to those above it: `length_between(united) - length_between(above)`. So a moment counts once, under the topmost
 # layer, and the parts of a step add up to the step.
 #
@@ -412,7 +412,7 @@ def text_of(proto: bytes) -> str | None:
 # values, mostly indices into a table, which can be counted instead of sorted.
 
 SPARE = 4
-"""A table may be so many times as long as the column; values that lie further apart are sorted."""
+"""The largest table, as a multiple of the column's length. Values that are further apart are sorted."""
 
 
 def group_rows(*columns: Ints) -> tuple[Ints, Ints]:
@@ -452,7 +452,7 @@ def _number(column: Ints) -> tuple[Ints, int]:
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """Spans in order, none of which touches another."""
+    """Spans in order. No two of them touch."""
 
     start: Ints
     end: Ints

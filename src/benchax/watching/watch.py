@@ -64,7 +64,7 @@ def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset
         1
     """
     if not isinstance(threads, str) or threads not in ("this", "all"):
-        raise UsageError(f"threads={threads!r} cannot be", "one of: this, all")
+        raise UsageError(f"invalid threads={threads!r}", "one of: this, all")
     recorder = _Recorder(threads, ignored)
     begun = time.perf_counter()
     try:
@@ -279,7 +279,7 @@ def max_compiles(n: int, *, eager: bool = False, ignored: frozenset[CodeType] = 
         ...     _ = jax.jit(lambda x: x + 1)(np.ones(3))
     """
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-        raise UsageError(f"max_compiles({n!r}) cannot be", "a whole number from 0 up")
+        raise UsageError(f"invalid max_compiles({n!r})", "a whole number from 0 up")
     with watch(ignored=ignored) as seen:
         yield seen
     _judge(seen, n, eager, f"max_compiles({n})")

@@ -655,7 +655,7 @@ class Leader:
         """Ranks of hosts that say nothing any more, where others have complained of that already."""
         now = monotonic()
         return [
-            RankEnd(rank, self._failure(rank, f"nothing is heard of {link.host}"), launch.steps[rank], now)
+            RankEnd(rank, self._failure(rank, f"{link.host} does not answer"), launch.steps[rank], now)
             for rank, link in self.links.items()
             if rank not in ended | set(self.lost) and now - link.heard_at > SILENT_S
         ]

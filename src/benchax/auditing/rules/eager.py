@@ -602,7 +602,7 @@ def small_batch(e: Evidence) -> Iterable[Match]:
     # In pairs twice the batch took 1.2 times as long, in plain loops 0.5 to 3.6 times, for calls of 15 to 60 µs: it
     # depends on whether a thread of XLA's pool is awake, and not on the batch (docs/about/field-notes.md).
     if call_s < SHORT_CALL_S:
-        raise NotApplicable(f"a call takes {seconds(call_s)}, most of which does not depend on the batch")
+        raise NotApplicable(f"a call takes {seconds(call_s)}, and most of that time does not depend on the batch")
     if call_s > LONG_CALL_S:
         return
     doubled = replace(case, inputs=_Twice(case, e.seed, batch.arguments))

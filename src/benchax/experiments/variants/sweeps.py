@@ -509,7 +509,7 @@ def _batch_rows(beside: Sequence[int], found: Mapping[str, Comparison]) -> list[
 
 
 def _batch_curve(sizes: Sequence[int], labels: Sequence[str], found: Mapping[str, Comparison]) -> Curve:
-    # How many times the throughput, for so many times the batch.
+    # The factor of the throughput, and the factor of the batch.
     estimates = [getattr(found.get(label), "estimate", None) for label in labels[1:]]
     factors = [b / a for a, b in pairwise(sizes)]
     gains = [e and e.map(lambda ratio, f=f: f / ratio) for e, f in zip(estimates, factors, strict=True)]

@@ -113,7 +113,7 @@ def open_workers(worker: Worker, processes: int) -> Generator[Workers[Worker]]:
         yield Workers(worker, executor, processes)
     finally:
         if executor is not None:
-            executor.shutdown(cancel_futures=True)  # after an error, or Ctrl-C, what nobody has begun is not begun
+            executor.shutdown(cancel_futures=True)  # after an error or Ctrl-C, no further page is begun
 
 
 def _begin(worker: object) -> None:
