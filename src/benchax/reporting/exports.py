@@ -198,11 +198,15 @@ def is_alarm(c: Comparison) -> bool:
 def common_environment(measurements: Sequence[Measurement]) -> dict[str, Any]:
     """Returns the facts that are the same for all, by the names of `Environment`. A file states once where it was
     measured, so this must hold for every row. Unknown facts are omitted."""
-    facts = [vars(m.environment) for m in measurements]
+    if not measurements:
+        return {}
+    first = measurements[0].environment
+    # Not by `vars`, which also has the fingerprint once that was computed.
+    facts = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
     return {
         name: value
-        for name, value in (facts[0] if facts else {}).items()
-        if value is not None and all(others[name] == value for others in facts)
+        for name, value in facts.items()
+        if value is not None and all(getattr(m.environment, name) == value for m in measurements)
     }
 
 

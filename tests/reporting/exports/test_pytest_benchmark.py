@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from exported_rows import BARE, FAILED, FULL, document, text
 
-from benchax.reporting.exports import stats
+from benchax.reporting.exports import common_environment, stats
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "pytest-benchmark-5.3.1.json").read_text("utf-8"))
 
@@ -34,6 +35,16 @@ def test_the_keys_are_those_of_pytest_benchmark() -> None:
         assert benchmark.keys() == theirs.keys()
         assert benchmark["stats"].keys() == theirs["stats"].keys()
         assert benchmark["options"].keys() <= theirs["options"].keys()
+
+
+def test_a_fingerprint_that_one_row_was_asked_for_changes_nothing() -> None:
+    rows = [replace(row, environment=replace(row.environment)) for row in (FULL, BARE)]
+    assert rows[0].environment.fingerprint
+
+    found = common_environment(rows)
+
+    assert found == common_environment(rows[::-1])
+    assert "fingerprint" not in found
 
 
 def test_every_reading_parameters_and_what_the_format_has_no_key_for_are_there(snapshot: Any) -> None:
