@@ -157,6 +157,8 @@ def test_one_process_without_earlier_runs_speaks_for_itself_only() -> None:
     assert summarize_run([readings]).scope == "process"
     assert summarize_run([readings], earlier=[1.05]).scope == "run"
     assert (eaten.low_s, eaten.high_s, eaten.scope) == (None, None, "process")
+    for earlier_s in (0.0, -1.0):
+        assert summarize_run([[1.0] * 9, [1.1] * 9], earlier=[earlier_s]).low_s is None
 
 
 RUNS = [1.0, 1.3] * ENOUGH_RUNS

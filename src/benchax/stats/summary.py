@@ -99,7 +99,7 @@ def summarize_run(
         return summarize(groups[0])
     medians = sorted(quantile(sorted(group), 0.5) for group in groups)
     readings = sorted(chain.from_iterable(groups))
-    if medians[0] <= 0:  # a difference of two readings that noise has eaten
+    if min([*medians, *earlier]) <= 0:  # noise is greater than a difference of two readings, here or in an earlier run
         return replace(_describe(readings, None), median_s=quantile(medians, 0.5), process_medians_s=tuple(medians))
     return replace(
         _describe(readings, predict_interval(medians, earlier, margin, pace_scatter)),
