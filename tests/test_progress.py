@@ -179,7 +179,7 @@ def test_a_line_about_what_has_ended_stays_above_the_bar_and_is_a_line_in_a_pipe
         report(ended)
 
     assert text.index("fft  +3.2 %  slower") < text.index("f[n=4]")
-    assert "fft  +3.2 %  slower\n" in capsys.readouterr().err
+    assert capsys.readouterr().err == "fft  +3.2 %  slower\n"
 
 
 def test_the_most_that_it_can_take_is_called_so() -> None:

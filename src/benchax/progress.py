@@ -149,12 +149,10 @@ class Lines:
         self.last = ""
 
     def show(self, event: ProgressEvent) -> None:
-        if event.ended:
-            sys.stderr.write(f"{show_controls(event.ended)}\n")
-        if event.is_lasting or event.label != self.last:
+        text = event.ended or (event.item if event.is_lasting else " ".join(event.label.split()))
+        if event.ended or event.is_lasting or event.label != self.last:
             self.last = event.label
-            text = show_controls(event.item if event.is_lasting else " ".join(event.label.split()))
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{show_controls(text)}\n")
             sys.stderr.flush()
 
 
