@@ -127,7 +127,7 @@ def bench(
     with show_progress(progress) as report:
         (row,) = run([case], call=given, outcome=outcome, report=report)
     for problem in outcome.unstored:
-        # 3: whoever called `bench`, past its guard
+        # 3 frames up is the caller of `bench`, outside its guard.
         warnings.warn(f"the row was measured but not stored: {problem.error}", stacklevel=3)
     return row
 
@@ -251,7 +251,7 @@ def store_together(rows: Sequence[tuple[Measurement, Options]]) -> RunOutcome:
     return outcome
 
 
-# Holds nothing open; making it takes longer than a row.
+# A store holds nothing open, and making one takes longer than writing a row.
 opened = lru_cache(maxsize=4)(open_store)
 
 

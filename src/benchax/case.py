@@ -33,7 +33,7 @@ Positions = tuple["int | str", ...]
 Amounts = "Mapping[str, float] | Callable[..., Mapping[str, float]]"
 """What one call gets done: {"samples": 32}, or a function of the inputs that returns such a dict."""
 
-# It differs from folder to folder, which an identity must not.
+# The path differs between folders, but an identity must not.
 _FILE_MODULE = re.compile("^benchax_file_[0-9a-f]+_")
 
 
@@ -317,7 +317,7 @@ def benchmark(
         )
     check_kinds(benchmark, {"name": name, "jit": jit, "options": options})
     label = check_text(name or name_of(fn), "name")
-    # A parameter may be called so, as any other: it is known by its list of values.
+    # A parameter may have this name. A list of values shows that it is a parameter.
     for key, given in (("mode", mode), ("work", work), ("mesh", mesh)):
         if isinstance(given, list | tuple | range):
             params[key] = cast("Iterable[Any]", given)
@@ -325,7 +325,7 @@ def benchmark(
     work = None if "work" in params else check_work(work)
     mesh = None if mesh is None or "mesh" in params else read_mesh(mesh)
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
-    # Not a parameter of that name, even if the function has one: what a benchmark is given, `args` makes.
+    # Not passed as a parameter, even if the function has one of this name: `args` makes all arguments of a benchmark.
     lists = {key: _values(key, given, label) for key, given in take_names_of_jit(None, params, named).items()}
     if lists and not callable(args):
         raise UsageError(
@@ -399,7 +399,7 @@ def _inputs(args: Any, params: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapp
     made = args(**{k: _for_factory(k, v) for k, v in params.items()}) if callable(args) else args
     if isinstance(made, Mapping):
         return (), made
-    # A single array or spec is what people return for a function of one argument.
+    # For a function of one argument, people return a single array or spec.
     return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}
 
 
@@ -432,7 +432,7 @@ def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = (
     if mode == FORWARD:
         return fn
 
-    # Not the attributes: those of a jitted function would say that this is one.
+    # Don't copy the attributes: those of a jitted function would make this look like one.
     @functools.wraps(fn, assigned=("__name__", "__doc__", "__module__"), updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
         import jax

@@ -119,7 +119,7 @@ def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
     """
     if with_blocks:
         return _decoded(load(text), Comparison)
-    # Cut out before the text is parsed. The arrays of the last block end so, and nothing else in blocks does.
+    # Cut out before the text is parsed. Only the arrays of the last block end like this.
     head, _, rest = text.partition(',"blocks":[')
     document: dict[str, Any] = load(head + rest.partition("]}]")[2])
     _check_version(document)
@@ -136,7 +136,7 @@ def _share_environment(marshalled: bytes) -> Environment | None:
 
 def encode_inspection(i: Inspection) -> str:
     """`i` as one line of strict JSON in ASCII."""
-    # Here, because who reads rows need not wait for it.
+    # Imported here, so that readers of rows do not wait for it.
     from benchax.results.inspection import Inspection  # noqa: PLC0415
 
     return _dump({VERSION_KEY: FORMAT, **converter(Inspection).encode(i)})

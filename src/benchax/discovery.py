@@ -259,7 +259,7 @@ def import_file(file: Path, name: str = "") -> ModuleType:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # Of the path, so that two files of one name in different folders stay apart.
+    # Derived from the path, so that files of one name in different folders stay apart.
     name = name or f"{MODULE_PREFIX}{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -288,7 +288,7 @@ def _import_module(name: str) -> ModuleType:
 
 # ---- suggestions -----------------------------------------------------------------------------------------------------
 #
-# The user's intention if they pass a program, a file of tests, or a file of functions instead of benchmarks.
+# What the user probably wants if they pass a program, a test file, or a file of functions instead of benchmarks.
 
 
 def suggest_for_words(words: Sequence[str]) -> str:
@@ -315,7 +315,7 @@ def suggest_for_file(file: Path) -> str:
         return of_program
     names = [one.name for one in functions]
     listed = ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
-    # Specs in quotes: zsh takes brackets for a pattern.
+    # Quote specs: zsh treats brackets as a pattern.
     return f"a function of it ({listed}) is measured by: benchax run {named}:{names[0]} 'f32[8,128]'; {of_program}"
 
 

@@ -60,11 +60,11 @@ CONFIG = (
     "jax_enable_checks",
 )
 
-# A repository on a dead network drive must not hold up a benchmark.
+# A repository on a dead network drive must not block a benchmark.
 HOST = "BENCHAX_HOST"
 """A name instead of the host's. Hosted CI has a new host for each job, so no two rows would share a machine."""
 GIT_TIMEOUT_S = 5.0
-# Set inside git's hooks, among others: they would lead git to another repository than that of the folder asked for.
+# Git hooks, among others, set these variables. They would lead git to a repository other than that of the folder.
 _GIT_ELSEWHERE = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
 
 
@@ -234,7 +234,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        # No commit is an answer; a benchmark does not fail for want of git.
+        # "No commit" is a valid answer: a benchmark must not fail because git is missing.
         return None
     return done.stdout.decode("utf-8", "backslashreplace")
 
@@ -332,7 +332,7 @@ def cpu_quota() -> float | None:
 
 def _folders(kinds: str, path: str) -> list[str]:
     """The folders of a control group and of all above it."""
-    # In a container the path is often the host's and not to be found; then the root is the container's own group.
+    # In a container, the path is often the host's and does not exist. Then the root is the container's own group.
     root = "/sys/fs/cgroup" + (f"/{kinds}" if kinds else "")
     parts = [part for part in path.split("/") if part]
     return ["/".join([root, *parts[:depth]]) for depth in range(len(parts) + 1)]
@@ -363,9 +363,9 @@ def read_text(path: str) -> str | None:
 
 # ---- several processes on one accelerator ----------------------------------------------------------------------------
 #
-# JAX takes three quarters of a GPU's memory when its backend starts. Whatever starts next finds a quarter, or nothing:
-# on an H100 (jax 0.11.2) workers failed with "out of memory" at arrays of a megabyte. So where we start processes, each
-# takes memory as it needs it. Steady times are the same; a first call may wait for the driver.
+# JAX reserves three quarters of a GPU's memory when its backend starts, so the next process finds a quarter or nothing.
+# On an H100 (jax 0.11.2), workers failed with "out of memory" at arrays of a megabyte. So processes that benchax starts
+# allocate on demand. Steady times are the same; a first call may wait for the driver.
 
 
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"

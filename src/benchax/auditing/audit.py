@@ -279,7 +279,7 @@ def audit_run(
         audit = run_rules(evidence, asked, evidence.command)
     begun = perf_counter()
     if functions and sys.stderr is not None and sys.stderr.isatty():
-        # The program has ended, and its terminal would not say what is still being done.
+        # The program has ended, so its terminal shows nothing while the audit goes on.
         names = ", ".join(one.place.name for one in functions[:MOST_BUILT])
         sys.stderr.write(f"benchax audit: the program has ended; looking at {names}\n")
     found, left = _read_functions(evidence.log, functions, asked, is_built)
@@ -338,7 +338,7 @@ def _join_functions(
     """A rule without an answer for the program takes the answers for its functions."""
     audits_of = [one for one, _ in functions]
     known = every_rule()
-    # Some ask about what a program does and about each of its functions, as key-reuse does.
+    # Some rules, such as key-reuse, look at a whole program and also at each of its functions.
     is_open = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].traced}
     found = _join_findings(f for one, _ in functions for f in _findings_of(one, one.findings) if f.rule in is_open)
     answers = {c.rule: _answer(c, audits_of) for c in audit.checked if c.rule in is_open}

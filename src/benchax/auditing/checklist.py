@@ -114,7 +114,7 @@ def _try_variants(evidence: Evidence, max_time_s: float, begun: float) -> Experi
         raise NotMeasured(f"the {max_time_s:g} s were used up (--max-time)")
     given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
     options = resolve(given, project=evidence.case.folder)
-    # The last process begins when there is time for one.
+    # Only start the last process if there is time for it.
     effort = Effort(looks=(2, 3), max_time_s=left_s - evidence.process_s)
     lab = WorkerLab(options, effort, lambda event: evidence.tell(event.item), begins_late=False)
     return run_experiment(evidence.case, VARIANTS, lab)
@@ -170,7 +170,8 @@ def _by_rules(known: Known, item: Item) -> Said:
     checked = [checked for _, checked in answers]
     fine = [c.rule for c in checked if c.outcome == "fine"]
     found_nothing = f"nothing found by {', '.join(fine)}" if fine else ""
-    # A tick is of all that was to be looked at: what one rule could not see, the others have not seen either.
+    # A tick covers everything that a line looks at. If one rule could not see a part, the others have not seen it
+    # either.
     if unseen := [c for c in checked if c.outcome == "not checked"]:
         return "not checked", "; ".join(dict.fromkeys([*(c.why for c in unseen), *filter(None, [found_nothing])]))
     if fine:
@@ -183,7 +184,7 @@ def _by_variant(known: Known, item: Item) -> Said:
     if not rows:
         return "not checked", known.why_untried
     said = [_of_row(row) for row in rows]
-    # One that gains something is advice; a tick needs all of them to have been decided.
+    # One variant that gains something is advice. A tick needs a decision about each of them.
     for answer in ("no", "not checked", "yes"):
         if of_them := [why for given, why in said if given == answer]:
             return answer, "; ".join(of_them)
@@ -198,7 +199,8 @@ def _of_row(row: VariantRow) -> Said:
         return "not checked", name + row.reason
     if row.status == "wrong_result":
         return "yes", f"{name}tried, and rightly not used: {row.reason}"
-    # A sentence begins with what is gained, whatever it costs beside (`variant.sentence`): the author has to choose.
+    # The sentence starts with the gain, even if the variant also costs something (`variant.sentence`): the author
+    # decides.
     if row.sentence.startswith("saves"):
         return "no", f"{name}tried: it {row.sentence}"
     if row.comparison is not None and row.comparison.verdict == "unclear":
@@ -207,7 +209,7 @@ def _of_row(row: VariantRow) -> Said:
 
 
 def _check_jitted(known: Known, item: Item) -> Said:
-    # Whether it pays has to be decided for a tick; undecided, the line has the reason.
+    # A tick needs a decision whether it pays. If there is none, the line gives the reason.
     if known.evidence.is_jitted and known.answers["trivial-jit"][1].outcome == "fine":
         return "yes", f"jitted; a call takes {_per_call(known.evidence)}"
     return _by_rules(known, item)

@@ -138,8 +138,7 @@ def call_once(argument: tuple[Case, int], say: Say) -> TrialCall:
         say(stage)
 
     try:
-        # A program that this trial left in the user's persistent cache would be found there by the audit, which tells
-        # of it.
+        # Otherwise the audit would find, and report, a program that this trial left in the user's persistent cache.
         with without_cache():
             prepare(case, seed, enter).call_first()
             jax.effects_barrier()  # callbacks that nothing waits for
@@ -465,7 +464,7 @@ class Evidence:
         self._check_called()
         self._pass("compiled" if self.is_jitted else "eager")
         self.tell("calling it")
-        # A copy for each call, for a function that donates takes its arguments away.
+        # Each call gets a copy, because a function that donates consumes its arguments.
         calls = [reveal(self.inputs.renewed()) for _ in range(WATCHED_CALLS)]
         with watch() as seen:
             for args, kwargs in calls:
@@ -557,7 +556,7 @@ class Evidence:
     def _jaxpr(self) -> Any:
         # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
         obstacle = self.trial("compiled").obstacle
-        # What ran too long or crashed in another process was traced there, so that it can be traced here.
+        # A function that ran too long or crashed in another process was traced there, so it can be traced here, too.
         is_traceable = obstacle is not None and obstacle.stage not in (*BEFORE_TRACING, *BUILDING)
         if is_traceable or "failure" not in self._parts:
             inputs = abstract_inputs(self.case) if is_traceable else self.inputs
@@ -577,7 +576,7 @@ class Evidence:
 
     def _compare(self, pair: Pair) -> Comparison:
         name = pair.name
-        # A change is confirmed whatever the hour: a late start would end long after the time that was asked for. Each
+        # A comparison always confirms a change, so one that starts late would end long after the time limit. Each
         # comparison takes about as long as the one before it, and the first as long as two processes.
         least_s = self._longest_s or 2 * self.process_s
         if self.budget_s <= max(RESERVED_SHARE * self.max_time_s, least_s):
@@ -610,7 +609,7 @@ class Evidence:
             return
         failure = self.failure if "failure" in self._parts else None
         if failure is not None:
-            # Not tried eagerly for this alone: it may take as long as the limit is.
+            # Not worth an eager trial of its own, which may take as long as the limit.
             fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in trials)
             text = f"It does not {failure.stage}, so that most rules had nothing to look at: "
             yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{failure.message}")

@@ -46,7 +46,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         hooks.close()
         block.close()
         kept = functions.close()
-        # With all the rules: no program should begin with that.
+        # This imports all the rules, which should not delay the start of a program.
         from benchax.auditing.audit import audit_run  # noqa: PLC0415
         from benchax.auditing.evidence import ProgramEvidence  # noqa: PLC0415
 
@@ -60,11 +60,11 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             debugging_settings(log),
             hooks.sees_methods,
         )
-        # Python sets `sys.last_type` if an exception that nothing caught ends the program: who waits wants to see it.
+        # Python sets `sys.last_type` if an uncaught exception ends the program. Then the user waits for the traceback.
         is_whole = how == "exit" and getattr(sys, "last_type", None) is None
-        # Lines of files are relative to where the program began.
+        # Paths are relative to the folder in which the program began.
         with contextlib.chdir(folder):
-            # Whatever ends it from outside does not wait for long, so only a few functions are read.
+            # Whoever ends the program from outside does not wait for long, so only a few functions are read.
             read = kept if how == "exit" else kept[:MOST_READ_AT_ONCE]
             audit = audit_run(evidence, read, settings["rules"], is_built=is_whole)
         seen = {"seen_s": log.seen_s, "counts": dict(log.counts)}

@@ -80,7 +80,7 @@ def innermost_repeat(tree: ast.AST, line: int) -> Repeat | None:
 
 
 def _repeats(call: ast.Call, line: int) -> bool:
-    # jax.tree.map and jax.lax.map are others.
+    # jax.tree.map and jax.lax.map are different functions.
     is_own = isinstance(call.func, ast.Name) or callee_name(call) in FOLDS
     return is_own and len(call.args) > 1 and holds(call, line)
 
@@ -280,7 +280,7 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
         for call in sorted(calls_on(tree, line), key=lambda node: (node.end_lineno or 0) - node.lineno)
         for arg in _arguments(tree, call, function, names[0])
     ]
-    # The name of a part is the best clue: state.ema is set by `ema=…` or `.ema = …`, batch["x"] in a dict.
+    # The name of a part is the best clue: `ema=…` or `.ema = …` sets state.ema, and a dict sets batch["x"].
     lines = [
         line for name in reversed(names[1:]) for line in _lines_that_set(tree, name, is_key=f".{name}" not in path)
     ]

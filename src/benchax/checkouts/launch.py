@@ -125,7 +125,7 @@ def run_command(
     command: Sequence[str], folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """As `subprocess.run`; a command that cannot be executed fails, and its errors say why."""
-    # The environment may hold another JAX, which pip would take to be installed already.
+    # The environment may contain another JAX, which pip would consider installed.
     how = {"text": True, "errors": "replace", "stdin": subprocess.DEVNULL, "env": environ or clean_environ()}
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, check=False, **how)
@@ -174,7 +174,7 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
     check_version(version)
     directory = (folder or Path(platformdirs.user_cache_dir("benchax")) / "environments") / _name(version)
     python = directory / "bin" / "python"
-    # Whoever makes the same environment goes first.
+    # If another process is making the same environment, let it finish first.
     with hold_lock(directory.with_name(f"{directory.name}.lock")):
         if not ((directory / MARK).is_file() and python.exists()):
             say(f"making an environment with jax {version}")
@@ -184,7 +184,7 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
             except BenchaxError:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
-            # Last of all: a process that is killed before this leaves an environment that the next one makes anew.
+            # Write this last: if the process is killed before, the next one makes the environment again.
             (directory / MARK).write_text(json.dumps({"jax": version}), encoding="utf-8")
     return python
 
@@ -219,7 +219,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 def _name(version: str) -> str:
     """One for each JAX, Python and kind of accelerator."""
-    # An environment is a folder of links into the Python that made it: another build of one version needs its own.
+    # An environment links to the Python that made it, so another build of the same version needs its own.
     python = f"{sys.base_prefix} {sys.version} {platform.machine()} {_extras()}"
     digest = hashlib.sha256(python.encode()).hexdigest()[:8]
     return f"jax-{version}-py{platform.python_version()}-{digest}"

@@ -126,7 +126,7 @@ def top_of_here() -> Path:
 
 def commit_of(top: Path, ref: str) -> str:
     try:
-        # A name may begin with a dash, and is a commit that does not exist, not an option.
+        # A name can begin with a dash. It is then a commit that does not exist, not an option.
         return git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     except UsageError:
         if git(top, "rev-parse", "--is-shallow-repository") == "true":
@@ -144,7 +144,7 @@ def _checkout(ref: str) -> Generator[tuple[Path, str, Path], None, None]:
     top = top_of_here()
     commit = commit_of(top, ref)
     _remove_leftovers(top)
-    # Its name tells whose it is, so that one that a crash left behind can be removed by the next.
+    # The name contains the owner, so that the next process can remove a worktree that a crash left behind.
     tree = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
     try:
         git(top, "worktree", "add", "--quiet", "--detach", "--force", str(tree), commit)
@@ -173,11 +173,11 @@ def _remove_leftovers(top: Path) -> None:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    # A hook of git's has its index in its variables, into which the other commit would be written.
+    # In a git hook, variables name its index. git would write the other commit into that index.
     done = run_command(["git", "-C", str(folder), *arguments], environ=git_variables())
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it gave no reason"]
-        # What went wrong, then what to do about it: the command that trusts a folder of another user, for instance.
+        # First the problem, then the remedy, such as the command that trusts another user's folder.
         at = next((i for i, line in enumerate(lines) if line.startswith("fatal: ")), len(lines) - 1)
         problem = f"git {arguments[0]} failed in {folder}: {lines[at]}"
         raise UsageError(problem, "a git repository", " ".join(lines[at + 1 :]))
@@ -210,7 +210,7 @@ def _bring(what: Sequence[str], top: Path, tree: Path) -> list[str]:
 
 def _build(selection: Selection, launch: Launch, top: Path, tree: Path, folder: str) -> str:
     """Builds every case there; why not even one could be, in one line; empty if all went well."""
-    # Relative paths mean the same in the moved working folder; absolute ones are moved.
+    # Relative paths stay valid in the moved working folder. Absolute ones are moved.
     what = [str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in selection.what]
     done = run_program(launch, BUILD, {"cases": [what, selection.pattern, selection.params], "store": folder})
     if done.returncode == 0 or (list(Path(folder).glob("*.db")) and open_store(folder).rows(limit=1)):
@@ -226,7 +226,8 @@ def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:
     own = [path for path in sys.path if path and _is_own(Path(path), top)]
     moved = [_move(Path(path), top, tree) for path in own]
     before = [str(path) for path in dict.fromkeys([*moved, *(tree / name for name in USUAL)]) if path.is_dir()]
-    # What the other commit lacks is not to be taken from now: PYTHONPATH, or an editable installation, may lead there.
+    # Files that the other commit lacks must not come from this one, which PYTHONPATH or an editable installation may
+    # point to.
     behind = [path for path in sys.path if path and path not in own]
     return Launch(version, folder=_move(Path.cwd(), top, tree), before=tuple(before), behind=tuple(behind))
 

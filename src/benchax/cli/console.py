@@ -54,7 +54,7 @@ def show(document: Document, *, is_aside: bool = False) -> None:
 
     console = Console(highlight=False, stderr=is_aside)
     if console.is_terminal:
-        # Not cropped: a table folds as its columns allow, and what is wider still must not lose its end.
+        # Don't crop: a table folds if its columns allow it, and a wider one must keep its end.
         console.print(terminal.render(document), crop=False)
     else:
         print(terminal.to_text(document, _width(console)), file=console.file, flush=is_aside)
@@ -75,7 +75,7 @@ def show_list(lines: Sequence[Sequence[str]]) -> None:
     """Prints a table of words without a head: each line has a name, then its description."""
     from benchax.reporting.document import Document, TableColumn, tabulate
 
-    # Only the last column may fold; what tells the lines apart stands in the first ones.
+    # Only the last column may fold; the first ones identify the line.
     widths = [*(None for _ in lines[0][:-1]), 20]
     show(Document((tabulate([TableColumn("", "words", width) for width in widths], lines),)))
 
@@ -116,7 +116,7 @@ def while_read() -> Iterator[None]:
 
 def silence(*streams: TextIO) -> None:
     """Stops Python from writing there again at its end: the reader is gone (benchax list | head), or a disk is full."""
-    # On the descriptors: what is still in a buffer is flushed when Python ends, and would fail again.
+    # Redirect the descriptors: Python flushes buffered text when it ends, and would fail again.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nowhere, stream.fileno())
@@ -154,7 +154,7 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 #
-# The check of a file comes before an hour of measuring, not after it.
+# Check the file before an hour of measuring, not after it.
 
 
 DRAWN = (".png", ".svg", ".pdf")
@@ -184,7 +184,7 @@ def write_text(file: Path, text: str) -> None:
     """Writes the file, and makes its folder. Raises `UsageError` with the reason of the operating system."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot. Line breaks stay as they are.
+        # Error messages can contain lone surrogates, which UTF-8 cannot encode. Line breaks stay as they are.
         file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
     except OSError as error:
         raise _refuse(file, error) from error
@@ -201,7 +201,7 @@ def write_figure(plot: Path, figure: Any) -> None:
 def write_page(file: Path | None, result: SavedAsPage | GridResult) -> None:
     """Writes the page if there is a file for it. Raises `UsageError` with the reason of the operating system."""
     if file is not None:
-        # Teaches results to write pages, as the import of a public name does, which commands do without.
+        # Registers the renderers of pages, which the import of a public name would do.
         importlib.import_module("benchax.reporting.display")
         result.to_html(file)
         note(f"page written to {file}")
@@ -289,9 +289,9 @@ def tell_end(command: Sequence[str], ended: EndedCommand, remarks: Iterable[str]
 
 # ---- options ---------------------------------------------------------------------------------------------------------
 #
-# Options of several commands. Each has one name, one type and one help text, as in the library. Options of the library
-# come from its table (`benchax.options`). They are texts to typer, and the table's readers read them, so that errors
-# have the words of the library.
+# Options that several commands share. Each has one name, one type, and one help text, as in the library. Options of the
+# library come from its table (`benchax.options`). For typer they are texts; the table's readers parse them, so that
+# errors use the library's words.
 
 
 COMMAND_LINE = "the command line"

@@ -133,7 +133,7 @@ def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
     known = defaults()
     settings = {name: found[name] for name in known if name in found and _is_meant(name, found[name])}
     for name in found:
-        # A slip in a setting would go unnoticed: a file may hold any other variables.
+        # A typo in a setting would go unnoticed, because a file may define any other variables.
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
         is_value = not callable(found[name]) and not isinstance(found[name], ModuleType)  # import time
         if near and name not in known and near[0] not in found and is_value:
@@ -185,7 +185,7 @@ def measure(
             note(text)
     if interrupted:
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
-        # A run of which no cell has ended is in no store.
+        # The store has no run without finished cells.
         kept = ", and kept" if finished else ""
         stored = f"; go on with: --resume {run.run_id[:12]}" if finished and run.store is not None else ""
         note(f"interrupted: {finished} of {len(result.cells)} cells finished{kept}{stored}")

@@ -82,7 +82,7 @@ def profile(
     output: Annotated[
         Path | None,
         typer.Option(
-            # --dir as in the library; --output as of other commands, where it is a file.
+            # --dir is as in the library. --output is a file, as in other commands.
             "--dir",
             "--output",
             "-o",
@@ -222,7 +222,7 @@ def profile_cases(
             found, has_failed = _record(ProfilingRequest(case, wish, seed, runs), limit_s, wanted, pool)
             if found:
                 profiles.append(found)
-            # Each is shown when it is there; a page is of all.
+            # Each one is printed when it is ready; a page contains all of them.
             shown = show_all([found] if found else [], replace(wanted, html=None))
             code = max(code, shown, 2 if has_failed else 0)
     write_profiles(profiles, wanted)
@@ -383,7 +383,7 @@ def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: flo
     """
     from benchax.profiling.profile import NO_COMMAND_BUFFERS
 
-    # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
+    # Records the kernels inside a CUDA graph one by one, if the flag below did not keep XLA from making one.
     options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
     options += ["--delay", f"{start_after_s:g}"] if start_after_s else []
     options += [] if duration_s is None else ["--duration", f"{duration_s:g}", "--kill", "none"]

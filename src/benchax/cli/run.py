@@ -119,7 +119,7 @@ def run(
     """
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
-    # Before files are imported, which takes its time.
+    # Check before importing the files, which takes time.
     if break_even and no_jit:
         raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
     for option, is_given in (("--break-even", break_even), ("--devices", devices)):
@@ -197,7 +197,7 @@ def measure(
             ):
                 listening = [replace(case, listen=show_so_far) for case in cases]
                 found = api.run(listening, options, run_id=run_id, report=report, outcome=outcome, agents=agents)
-                # The generator measures while it is asked for the next row, so that is when user code may print.
+                # The generator measures when the next row is requested. That is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
                     release_programs()

@@ -37,7 +37,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         parts["watch"].steps = calls.find() if calls else None
         documents = {name: part.asdict() for name, part in parts.items()}
         texts = {name: _render(part, settings["width"]) for name, part in parts.items()}
-        # For a page, which the process that waits for this one makes.
+        # Sent to the waiting process, which makes the page.
         shown = {name: encode_document(document_of(part)) for name, part in parts.items() if settings["has_page"]}
         return documents | {"main_thread_share": main_thread_share(parts["watch"]), "texts": texts, "shown": shown}
 

@@ -141,7 +141,7 @@ class WithDeadline:
         self._static = static
         self._unchecked: set[str] = set()
         self._program: Callable[..., Any] = jax.jit(self._trace)
-        # Without f's `__dict__`: names in it, of an object that can be called, may be those of attributes here.
+        # Don't copy f's `__dict__`: if f is a callable object, its names may clash with attributes here.
         functools.update_wrapper(self, f, updated=())
 
     @property
@@ -168,7 +168,7 @@ class WithDeadline:
             if isinstance(until, Tracer):  # inside a jit, whose program ends by itself
                 return outputs
             jax.block_until_ready(outputs)
-            # After the last loop nothing checks the clock, and the rest of the program may have used up the time.
+            # Nothing checks the clock after the last loop, and the rest of the program may have used up the time.
             is_late = perf_counter_ns() >= nanoseconds(until)
         except jax.errors.JaxRuntimeError as error:
             if REACHED not in str(error):
@@ -201,7 +201,7 @@ def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
     data = [jax.random.key_data(leaf) if is_key(leaf) else leaf for leaf in leaves]
     largest = max(data, key=jnp.size, default=np.zeros(1, np.float32))
     until = handlers.deadline(tier(), seconds, after=largest)
-    # What starts with these starts after the clock. Larger inputs are not copied for that.
+    # Work that depends on these starts after the clock. Larger inputs are not copied for that.
     small = {i: leaf for i, leaf in enumerate(leaves) if jnp.size(leaf) <= HELD_BACK}
     (until, small), _ = stamp((until, small))
     return until, [small.get(i, leaf) for i, leaf in enumerate(leaves)]
@@ -227,7 +227,7 @@ def interruptible(
     def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
         flat, arrays = as_function_of_arrays(f, args, kwargs)
         program, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
+        # Faults of f itself appear when it is traced. A failure here is a fault of benchax or JAX.
         try:
             program = rewriting.alive(program)
             if note:
@@ -289,7 +289,7 @@ def _limit(seconds: Any) -> Any:
         number = math.nan
     if isinstance(seconds, bool) or not 0 < number < math.inf:
         raise UsageError(f"a limit of {seconds!r} seconds", expected)
-    # More than the age of the universe, and no overflow.
+    # Longer than the age of the universe, and still without overflow.
     return np.float32(min(number, 1e18))
 
 
@@ -297,7 +297,7 @@ def refuse_elsewhere(leaves: list[Any], why_not_several: str, hint: str) -> None
     """Raises `NotAvailable` if the clock does not run where `leaves` are, or if several devices would read it."""
     device = getattr(jax.config, "jax_default_device", None)  # a device, the name of a platform, or None
     arrays = [a for a in leaves if isinstance(a, jax.Array) and not isinstance(a, Tracer)]
-    # Arrays that are committed to no device go where the default leads.
+    # Uncommitted arrays go to the default device.
     platforms = {device.platform for a in arrays if a.committed for device in a.devices()}
     platforms = platforms or {getattr(device, "platform", device) or jax.default_backend()}
     if platforms != {"cpu"}:

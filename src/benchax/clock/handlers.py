@@ -133,7 +133,7 @@ def prebuilt() -> Path:
     Raises:
         NotAvailable: there was no compiler then.
     """
-    # It is no Python module, but setuptools names it like one: native.cpython-311-x86_64-linux-gnu.so
+    # It is not a Python module, but setuptools names it like one: native.cpython-311-x86_64-linux-gnu.so
     library = SOURCE.with_name("native" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
     if not library.exists():
         raise NotAvailable("benchax was installed without a C compiler")
@@ -150,7 +150,7 @@ def build_library(folder: Path | None = None) -> Path:
         NotAvailable: no compiler, or it fails, or the folder cannot be written to.
     """
     compiler = os.environ.get("CC") or "cc"
-    # By the machine as well: folders of users are shared between machines.
+    # The name contains the machine, because machines can share users' folders.
     facts = SOURCE.read_text(encoding="utf-8") + compiler + platform.platform() + platform.machine()
     folder = folder or platformdirs.user_cache_path("benchax")
     library = folder / f"handlers-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
@@ -191,11 +191,11 @@ FIRST_STRIP = np.array([0, 0, 1], np.uint32)
 
 def stamp(tier: Tier, arrays: list[jax.Array], after: Sequence[jax.Array] = ()) -> tuple[list[jax.Array], jax.Array]:
     """(the same arrays, aliased; the time, u32[2], when they and those of `after` are computed)."""
-    # Two words of 32 bits: without x64 an int64 would come back whole, and be cut by the first operation on it.
+    # Two words of 32 bits, because without x64 the first operation on an int64 would truncate it.
     call = jax.ffi.ffi_call(
         tier.target("stamp"),
         [*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays), jax.ShapeDtypeStruct((2,), jnp.uint32)],
-        # An alias passes an array through without a copy, but for one when the program begins; a result of its own
+        # An alias passes an array through without a copy, except for one at the start of the program. A separate result
         # would be copied at each reading.
         input_output_aliases={i: i for i in range(len(arrays))},
     )
@@ -218,7 +218,7 @@ def deadline(tier: Tier, seconds: Any, after: Any, latest: Any = NEVER) -> jax.A
         after: an array that is ready when the time begins to run; it is not read.
         latest: u32[2].
     """
-    # The handlers never look at `after`: being an operand of theirs is what makes XLA compute it first.
+    # The handlers ignore `after`. As their operand, it makes XLA compute it first.
     call = jax.ffi.ffi_call(tier.target("arm"), jax.ShapeDtypeStruct((2,), jnp.uint32))
     return call(jnp.asarray(seconds, jnp.float32), jnp.asarray(latest, jnp.uint32), jnp.asarray(after))
 
@@ -306,7 +306,8 @@ def check(tier: Tier) -> None:
     for times in runs:
         judge_order(times)
     least = np.min([times[:, 1] - times[:, 0] for times in runs], axis=0)
-    # A busy machine makes a known duration longer, and only a wrong clock makes it shorter: the least of many counts.
+    # A busy machine only makes a known duration longer, and only a wrong clock makes it shorter. So take the smallest
+    # of many.
     for _ in range(TRIES):
         if (judged := judge_length(least, tier)) is None:
             return
@@ -435,8 +436,8 @@ class CallFrame(Structure):
 
 
 Handler = Callable[[CallFrame], int | None]
-# CFUNCTYPE takes the interpreter's lock for the call: XLA calls from threads of its own, and JAX lets the lock go while
-# a program runs.
+# CFUNCTYPE takes the interpreter's lock for the call: XLA calls from its own threads, and JAX releases the lock while a
+# program runs.
 _C_HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(CallFrame))
 
 
@@ -455,7 +456,7 @@ def _split_words(ns: int, words: Any) -> None:
 def _stamp(frame: CallFrame) -> None:
     results = frame.results
     words = _words(results, results.size - 1)
-    # As late as possible, and with no further call behind it, which the next interval would hold.
+    # Read the clock as late as possible: any call after it would count in the next interval.
     ns = perf_counter_ns()
     words[0], words[1] = ns & 0xFFFFFFFF, ns >> 32
 

@@ -80,7 +80,8 @@ def _call(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
 def _remat(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     prevent = eqn.params.get("prevent_cse")
     if eqn.params.get("differentiated") and (any(prevent) if isinstance(prevent, tuple) else prevent):
-        # As JAX lowers it. Without it XLA would find both computations equal, and keep what was not to be kept.
+        # As JAX lowers it. Without this, XLA would merge the two equal computations and keep the values that should be
+        # recomputed.
         operands = lax.optimization_barrier(operands)
     return _call(eqn, operands, flag, guard)
 
@@ -110,7 +111,7 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
         new, flag = run(body_program, [*body_consts, *carry], flag, guard)
         if not shape:
             return new, flag
-        # Lanes that have ended keep what they have.
+        # Finished lanes keep their values.
         lanes = running(carry, flag)
         kept = [lax.broadcast_in_dim(lanes, a.shape, range(lanes.ndim)) for a in new]
         return [lax.select(*each) for each in zip(kept, new, carry, strict=True)], flag
@@ -120,8 +121,8 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
         return in_strips(of_carry, partial(body, of_carry), carry, flag, eqn, guard)
 
     def apart(carry: Arrays, flag: Any) -> tuple[Any, Any]:
-        # In a branch of its own, else XLA would fuse it with the body, and that would round in another way. XLA does
-        # not know that the branch is always taken.
+        # In a separate branch: otherwise XLA would fuse it with the body, which would change the rounding. XLA does not
+        # know that the branch is always taken.
         never = lambda carry, flag: (jnp.zeros(shape, bool), flag)  # noqa: E731
         return lax.cond(jnp.any(guard.until > 0), condition, never, carry, flag)
 
@@ -215,7 +216,7 @@ class Scan:
 
         start = (jnp.int32(0), carry, ys)
         if trips == 1:
-            # XLA sees how often it runs, and inlines it, as it would have done.
+            # XLA knows the trip count, and inlines the loop as it would have done anyway.
             once = lax.while_loop(lambda state: state[0][0] < 1, lambda state: iteration(*state), (start, flag))
             (_, carry, ys), flag = once
         else:
@@ -271,7 +272,7 @@ def in_strips(
         eqn: the loop, whose iterations are estimated, `unroll` of them in each step.
     """
     step_ns = unroll * sum(map(program_ns, programs_of(eqn)))
-    # Inside a strip the flag changes only where other loops look.
+    # Inside a strip, the flag changes only if other loops check the clock.
     is_nested = any(map(has_checked, programs_of(eqn))) and not guard.must_raise
 
     def strip(state: Any) -> Any:
@@ -286,9 +287,9 @@ def in_strips(
 
         begin = (jnp.int32(0), carry, flag)
         done, carry, flag = lax.while_loop(is_on, lambda inner: (inner[0] + 1, *step(*inner[1:])), begin)
-        # `done` is handed to the clock for nothing but order: it is ready when the strip is over.
+        # The clock takes `done` only for the order: `done` is ready when the strip has ended.
         clock, flag = guard.tick(clock, done, flag)
-        # A strip that ended early has ended because of the condition, or of the flag.
+        # A strip ends early because of the condition or the flag.
         return done == length, flag, clock, carry
 
     # Before the first look a strip is surely short.
@@ -347,7 +348,7 @@ LINEAR_BUT_SLOW = names(
 
 def alive(program: Any) -> Any:
     """A closed program without what its outputs do not need: XLA would not run that, unless it looks at the clock."""
-    # Not documented by JAX. Without it such loops run, and nothing else is wrong.
+    # Not documented by JAX. If it is missing, such loops run without a deadline, and nothing else is wrong.
     remove = getattr(partial_eval, "dce_jaxpr", None)
     if remove is None:
         return program

@@ -62,7 +62,7 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
     devices are gathered; stamp inside `jax.shard_map`, once per device.
     """
     leaves, tree = jax.tree.flatten(inputs)
-    # Typed keys are passed through as the numbers that they are made of.
+    # Typed keys pass through as their underlying numbers.
     arrays = [jax.random.key_data(leaf) if is_key(leaf) else _as_array(leaf) for leaf in leaves]
     if not arrays:
         raise UsageError(
@@ -109,7 +109,7 @@ def run_in_branch(function: Callable[[Any], T], inputs: Any, word: Any) -> T:
     shapes = jax.eval_shape(function, inputs)
 
     def never(_: Any) -> T:
-        # Not an array that is at hand: XLA would have to copy it in every run.
+        # Don't reuse an existing array: XLA would have to copy it in every run.
         return jax.tree.map(_zeros, shapes)
 
     return lax.cond(word != jnp.uint32(_NEVER), function, never, inputs)
@@ -148,6 +148,6 @@ def elapsed_s(start: Any, end: Any) -> Any:
         low = end[..., 0] - start[..., 0]
         borrow = (end[..., 0] < start[..., 0]).astype(jnp.uint32)
         high = end[..., 1] - start[..., 1] - borrow
-        # The high word would be 2^32 - 1 for an end before its start, which a monotonic clock does not give.
+        # The high word would be 2^32 - 1 if the end came before the start, which a monotonic clock rules out.
         return (high.astype(jnp.float32) * 2.0**32 + low.astype(jnp.float32)) * 1e-9
     return (nanoseconds(end) - nanoseconds(start)) / 1e9

@@ -27,7 +27,7 @@ def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None =
         yield LocalAgents(shared_pool())
         return
     folder = folder or Path.cwd()
-    # With Ray, which is imported where it is needed.
+    # Uses Ray, which is imported on demand.
     from benchax.clusters.ray_agents import RayAgents, RayGang, open_session
 
     with open_session(on, folder) as ray:

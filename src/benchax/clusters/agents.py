@@ -248,7 +248,7 @@ class Dispatcher(Generic[T]):
         """Items that ended at about the same time, together: if there are many, they can be stored at once."""
         while True:
             self._hand_out()
-            # With nobody at work all is done; unless there is no node, and one may join.
+            # Without a busy agent all is done, unless there is no node and one may join.
             if not self.running and self._idle:
                 return
             events = self.agents.collect(self._tell)
@@ -280,7 +280,7 @@ class Dispatcher(Generic[T]):
         self._idle.append(node)
 
     def _take_answer(self, answer: CallEnded) -> Iterator[Ended[T]]:
-        # Of a node that was given up something may still be heard: its call is made elsewhere.
+        # A node that was given up may still answer; its call has moved to another node.
         if answer.ticket not in self.running:
             return
         item, node = self.running.pop(answer.ticket)

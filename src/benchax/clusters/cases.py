@@ -56,7 +56,7 @@ class CaseJob:
         cold = Pool(warm=False, reuse=False, environ=pool.environ, jax_config=pool.jax_config)
         with cold if self.options.cold_process else nullcontext(pool) as first:
             executor = executor_for(self.options, first, pool)
-            # The messages of an agent come with its answer, too late to be shown.
+            # An agent's messages arrive with its answer, too late to show them.
             return executor.run(case, self.options, run_id=self.run_id, progress=quiet)
 
 

@@ -180,7 +180,7 @@ class _OnRay(ABC):
         try:
             value = ended.result()
         except self.ray.exceptions.RayTaskError as error:
-            # Of the agent itself, not of what it called: this job, and no other, cannot be made there.
+            # The agent itself failed, not its call: it cannot be made on that node in this job.
             failure = diagnose(error, "start")
             value = ([], failure) if ended.what == "call" else failure
         except Exception as error:  # the future's own errors have no common type
@@ -328,7 +328,7 @@ def deal(places: Sequence[Place], count: int) -> list[Seat]:
                 "at most as many ranks as GPUs",
                 f"--nprocs {int(sum(g for g, _ in chosen))} has one on each",
             )
-        # More than one of Ray's processors comes in whole numbers only.
+        # Ray allots more than one CPU in whole numbers only.
         seats += [Seat(bundle, cpus // share or cpus / share, gpus // share)] * share
     return seats
 
@@ -389,7 +389,7 @@ class RayGang(_OnRay):
         ask = require("ray.util", doing="measuring on a cluster").placement_group
         self.group = ask(bundles, strategy="STRICT_SPREAD")
         until = monotonic() + START_S
-        # A wait of Ray's own is not ended by Ctrl-C before its time is over.
+        # Ctrl-C does not interrupt one of Ray's waits before its timeout.
         while not self.group.wait(LOOK_S):
             there = len(list_places(self.ray))
             if there < len(self.sizes) or monotonic() > until:
@@ -430,7 +430,7 @@ class RayGang(_OnRay):
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
 #
-# The nodes of a Ray cluster: which there are, whether they can measure, the agent on each, and its calls.
+# The nodes of a Ray cluster: lists them, checks whether they can measure, and manages the agent on each and its calls.
 
 
 # The agent on a node: a Ray actor with a pool of workers, the same as on one machine.
@@ -455,7 +455,7 @@ class NodeAgent:
         os.environ.pop(THREADS, None)
         os.environ[SENT_FROM] = sent_from
         ours = [str(Path(folder).resolve()) for folder in folders]
-        # Ray brings copies of packages, and puts them first.
+        # Ray ships copies of packages and puts them first.
         others = [path for path in sys.path if path not in ours]
         of_ray = re.compile(f"{os.sep}ray{os.sep}.*(thirdparty_files|_private)")
         sys.path[:] = [*ours, *sorted(others, key=lambda path: bool(of_ray.search(path)))]
@@ -497,8 +497,8 @@ def examine_node(needed: object, say: Say) -> Examination:
     return Examination(found.environment, pace_s, found.smallest_effect)
 
 
-# Asks nodes before the first call for the packages that measuring needs. So a missing one is an error, not a thousand
-# rows.
+# Asks each node, before its first call, for the packages that measuring needs. So a missing package is one error, not a
+# thousand rows.
 
 NEEDED = ("benchax", "jax", "jaxlib", "numpy", "cloudpickle")
 
@@ -637,12 +637,12 @@ class RayCalls:
 EXPECTED = "ray, which starts one here, HOST:PORT of a cluster, or ray://HOST:PORT of its client server"
 CONNECT_S = 5.0
 _ADDRESS = re.compile(r"(?P<client>ray://)?(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
-# Of this machine, not of the program: each node has its own.
+# A property of the machine, not of the program: each node has its own.
 _OF_THE_MACHINE = frozenset({"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "NPROC", "PJRT_NPROC", "JAX_COMPILATION_CACHE_DIR"})
 _LEFT_AT_HOME = [".git", ".venv", ".benchmarks", "__pycache__", "node_modules"]
 
 _ON_LOOPBACK = {
-    # Read when Ray is imported: without it a single machine too listens on its outward address.
+    # Ray reads it at import. Without it, Ray on a single machine also listens on its external address.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
     "RAY_raylet_start_wait_time_s": "150",  # on a busy machine 30 s are not enough
@@ -692,7 +692,7 @@ def _connect(ray: Any, on: str, folder: Path) -> None:
     except KeyboardInterrupt:
         ray.shutdown()
         raise
-    # Ray has no common type for what may be wrong with an address: ConnectionError, RuntimeError, ValueError, its own.
+    # Ray has no common type for errors of an address: ConnectionError, RuntimeError, ValueError, and its own.
     except Exception as error:
         ray.shutdown()
         what = "no Ray could be started here" if on == "ray" else f"cannot join the Ray cluster at {on!r}"
@@ -747,7 +747,7 @@ def folders_to_send(folder: Path) -> list[str]:
     root = folder.resolve()
     inside = [Path(path).resolve() for path in import_paths()]
     found = [path.relative_to(root).as_posix() for path in inside if path.is_relative_to(root)]
-    # An environment that lies in the project is no part of it.
+    # An environment inside the project folder is not part of the project.
     return list(dict.fromkeys([".", *(path for path in found if "site-packages" not in path)]))
 
 

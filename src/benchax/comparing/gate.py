@@ -90,7 +90,7 @@ class Gate:
             before, after = c.baseline_value, c.candidate_value
             if limit is None or c.verdict != "slower" or before is None or after is None:
                 continue
-            # For times, the ratio of pairs is known far better than either median.
+            # For times, the ratio of pairs is far more precise than either median.
             if limit.is_exceeded(before, before * c.ratio if c.ratio and c.method != "counted" else after):
                 found.append((c, limit))
         return found
@@ -109,7 +109,7 @@ class Gate:
             for c in comparisons
             if c.verdict != "unclear"
             for metric, limit in self.limits_of(c.case).items()
-            # One comparison says of a program that did not change that it is the same by every metric.
+            # If the program did not change, one comparison reports "same" for every metric.
             if c.method == "same program" or (c.metric == metric and not _covers(c, limit))
         }
         return [metric for metric in METRICS if metric in limited - judged]

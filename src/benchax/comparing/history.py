@@ -140,7 +140,7 @@ def _groups(comparisons: Sequence[Comparison]) -> list[tuple[int, ...]]:
     groups: dict[Any, list[int]] = {}
     for i, c in enumerate(comparisons):
         if value(c) is not None:
-            # Of a place that is not known nothing says that it is the same as another one.
+            # An unknown place cannot be known to be the same as another one.
             where = i if c.environment is None else c.environment.fingerprint
             groups.setdefault((where, c.baseline.jax, c.candidate.jax, c.method, _identity(c)), []).append(i)
     return [tuple(places) for places in groups.values()]
@@ -186,7 +186,7 @@ def _unlike(one: Environment, other: Environment) -> Iterable[tuple[str, object,
     for f in dataclasses.fields(Environment):
         a: Any = getattr(one, f.name)
         b: Any = getattr(other, f.name)
-        # Asked of the fingerprint itself: a second list of what enters it would differ from it some day.
+        # Use the fingerprint itself: a second list of its fields would diverge from it some day.
         if replace(one, **{f.name: b}).fingerprint == one.fingerprint:
             continue
         if f.name == "memory_bytes":
@@ -204,7 +204,7 @@ def _cuts(values: Sequence[float], metric: Metric) -> dict[int, float | None]:
     """Where the level changes, with the p of each change; None for what is counted."""
     if is_counted(metric):
         return {i: None for i, (one, other) in enumerate(pairwise(values), 1) if one != other}
-    # Of logarithms the noise is alike at every level, and twice as fast is as far from 1 as half as fast.
+    # Logarithms have similar noise at every level, and "twice as fast" is as far from 1 as "half as fast".
     logs = [math.log(ratio) for ratio in values]
     return {c.index: c.p for c in changepoints.change_points(logs, least_change=math.log(1 + LEAST_CHANGE))}
 

@@ -181,7 +181,7 @@ def testify(
         return None
     found = ratio_of([block.cpu_log_ratios for block in blocks], alpha)
     word = verdict(found, least_change=least_change(resolution), same_within=resolution)
-    # Does the wall's estimate give the same word, and can it be the processor's ratio that it estimates?
+    # Does the wall-clock estimate give the same verdict, and can it estimate the processor's ratio?
     middle = replace(wall, low=wall.ratio, high=wall.ratio)
     is_heard = max(busy) <= (1 + SAME_BUSY) * min(busy) and (wall.low or 0.0) <= found.ratio <= (wall.high or 0.0)
     agrees = word == verdict(middle, least_change=least_change(resolution), same_within=resolution)

@@ -210,6 +210,6 @@ def in_order(times: dict[str, float], between: Between) -> list[str]:
         excess = 1 / c.ratio - 1 if c is not None and c.ratio else times[one] - times[other]
         return (excess > 0) - (excess < 0)
 
-    # Pairs need not agree with one another (a before b, b before c, c before a). From one order to begin with, the
-    # same data always give the same places.
+    # Pairs may be inconsistent (a before b, b before c, c before a). A fixed initial order makes the places
+    # reproducible.
     return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(which_is_slower))

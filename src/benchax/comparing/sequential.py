@@ -123,7 +123,7 @@ class Stage(Generic[S]):
             return True
         found, rivals = self.analyze()
         timed = [c for c in found if c.metric in self.effort.metrics and _is_timed(c)]
-        # Between two looks a clear verdict ends nothing: to stop at the first one errs more often than alpha says.
+        # A clear verdict between two looks ends nothing: stopping at the first one would err more often than alpha.
         if self.groups not in self.effort.looks:
             return not timed
         return all(c.verdict != "unclear" for c in (*timed, *rivals))
@@ -202,7 +202,7 @@ class SequentialTest(Generic[S]):
             listed = self.second.samples.comparisons(self.second.effort.alpha)
             second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
             found = [
-                # If a side failed there, only its run says so.
+                # If a side failed there, only its run has the reason.
                 confirm(c, second.get((c.candidate.label, c.metric)) or second[c.candidate.label, "run"])
                 if self._is_change(c)
                 else c

@@ -170,13 +170,13 @@ class CompiledGrid:
         check_data(x)
         own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
         total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)
-        # Inside a jit of the user's there is no program yet that could be proved, and no progress to be shown.
+        # Inside the user's own jit, there is no program yet to prove, and no progress to show.
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((x, own, total))):
             return self.jitted(x, own, total)
         with show_progress(self.progress) as self._report:
             unproved = self._prove(x, own, total)
             args, begun = x if type(x) is tuple else (x,), noise.start()
-            # What the caller does next must not run beside what is being timed.
+            # Wait here, so that the caller's next work does not overlap with the timing.
             found = jax.block_until_ready(self.jitted(x, own, total))
             return replace(found, unproved=unproved, circumstances=describe_circumstances(args, begun))
 
@@ -213,7 +213,8 @@ class CompiledGrid:
         latest = handlers.deadline(tier(), total_s, now)
         cells: list[CompiledCell] = []
         for k, function in enumerate(functions):
-            # The blanks pass through the stamp, so that arrays are made of them now, not while another one is timed.
+            # The blanks pass through the stamp, so that XLA creates their arrays now and not while another function is
+            # timed.
             (inputs, blanks, _), now = stamp((inputs, blanks_of(form, self.fill), now))
             blank = [jnp.broadcast_to(b, s.shape) for b, s in zip(blanks, form.leaves, strict=True)]
             until = handlers.deadline(tier(), own_s[k], now, latest)
@@ -222,7 +223,7 @@ class CompiledGrid:
             inputs, cell, functions[k] = self._part(function, inputs, blank, now, until)
             cells.append(cell)
             now = cell.span[2]
-        # A side effect of tracing, on purpose: what is proved is the program of this very trace.
+        # An intended side effect of tracing: the proof is about the program of this very trace.
         self._traced[signature_of(x)] = functions
         self._report(ProgressEvent(repr(self), "compile and run"))
         # Without this, outputs of the first functions would be stacked while the last ones are timed.
@@ -305,7 +306,7 @@ def limits(name: str, given: Limit | None, functions: int | None = None) -> Any:
     """
     shape = () if functions is None else (functions,)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given)):
-        # A limit that is not a number would be none to the clock; nothing should run for ever by mistake.
+        # For the clock, a NaN limit would be no limit. Nothing should run forever by mistake.
         return jnp.broadcast_to(jnp.nan_to_num(jnp.asarray(given, jnp.float32), posinf=math.inf), shape)
     expected = "a number of seconds above 0" + (f", or one for each of {functions} functions" if functions else "")
     try:
@@ -600,7 +601,7 @@ def measure_function(
     if traced.guard:
         guard, outputs, is_expired = call_guarded(traced, inputs, blank, now, until)
         now = guard[1]
-        # Without room for a second run like the first, the limit would be passed.
+        # A second run like the first would exceed the limit.
         room = jnp.where(is_begun & ~is_expired, minus(until, minus(guard[1], guard[0])), jnp.uint32(0))
     if traced.refused:  # its outputs are wanted all the same
         cell = skip_function(traced.refused, repeats, outputs, now)
@@ -631,7 +632,7 @@ def repeat_calls(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, 
     """(count, runs, inputs, time, outputs, stamps) after all repetitions, or those that begin before `until`."""
 
     def run(inputs: Leaves, _: Leaves, time: Any) -> tuple[Leaves, Any]:
-        # In a branch, for what does not depend on the inputs would be computed once for all runs otherwise.
+        # In a branch: otherwise XLA would compute the parts that do not depend on the inputs once for all runs.
         return run_in_branch(traced.run, inputs, time[1]), time
 
     def goes_on(state: Any) -> Any:
@@ -648,7 +649,8 @@ def repeat_calls(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, 
         i, runs = next_repetition(i, runs, minus(end, start))
         return i, runs, inputs, after, outputs, stamps
 
-    # Made of `now`, so that it is made now and not while another function is timed; all of it is overwritten or masked.
+    # Depends on `now`, so that XLA makes it now and not while another function is timed. All of it is overwritten or
+    # masked.
     stamps = jnp.broadcast_to(now, (repeats, 3, 2))
     return lax.while_loop(goes_on, once, (jnp.int32(0), jnp.int32(1), inputs, now, outputs, stamps))
 

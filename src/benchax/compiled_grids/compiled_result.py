@@ -454,7 +454,7 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
     python, compiled = list[tuple[float, Any]](), list[tuple[float, Any]]()
     turns = [(compiled, run_compiled), (python, run_python)]
     for k in range(rounds):
-        # In alternate order, since the second of a round finds caches and threads as the first one left them.
+        # In alternating order, because the second of a round inherits the caches and threads of the first.
         for taken, run in turns[::-1] if k % 2 else turns:
             taken.append(_time_round(run))
 

@@ -182,7 +182,7 @@ def _keep(value: Any) -> tuple[Any, ...] | None:
 def _is_same(was: tuple[Any, ...], now: tuple[Any, ...] | None) -> bool:
     if now is None or len(was) != len(now):
         return False
-    # Of one array there is one weak reference.
+    # Each array has one weak reference.
     return all(
         a is b or (isinstance(a, PLAIN) and type(a) is type(b) and a == b) for a, b in zip(was, now, strict=True)
     )
@@ -216,7 +216,7 @@ def _read_in(node: ast.AST) -> Iterator[tuple[tuple[str, ...], int]]:
     if path:
         yield tuple(path.split(".")), getattr(node, "lineno", 0)
         return
-    # What is handed to a callback runs in each call, and reads what is there then.
+    # A function that is passed to a callback runs in each call, and reads the values of that moment.
     is_callback = isinstance(node, ast.Call) and "callback" in callee_name(node)
     for child in () if is_callback else ast.iter_child_nodes(node):
         yield from _read_in(child)
@@ -328,7 +328,7 @@ class RecordedFunction:
         """Arguments, by position or name, that own one of these leaves."""
         named = [*enumerate(self.args), *sorted(self.kwargs.items())]
         owners = [name for name, value in named if name not in self.static for _ in jax.tree.leaves(value)]
-        # If JAX passes on more than the arguments, such as constants, positions say nothing.
+        # If JAX passes more than the arguments, such as constants, positions are meaningless.
         return frozenset(owners[i] for i in leaves) if all(i < len(owners) for i in leaves) else frozenset()
 
     @property
@@ -340,7 +340,8 @@ class RecordedFunction:
     def why_not(self) -> str:
         """Why it cannot be compiled again; empty if it can."""
         given = (*self._setting("in_shardings_leaves"), *self._setting("out_shardings_leaves"))
-        # By its name, for the class is private: the caller leaves the sharding to JAX. nnx gives None.
+        # Compared by name, because the class is private: it means that the caller leaves the sharding to JAX. nnx
+        # passes None.
         if any(one is not None and type(one).__name__ != "UnspecifiedValue" for one in given):
             return "its jax.jit was given shardings"
         if self.user is not None and hasattr(self.fun, "ctxtag"):
@@ -487,7 +488,7 @@ def _searchable(results: Sequence[Any]) -> Sequence[jax.Array]:
     floats = [one for one in results if isinstance(one, jax.Array) and jnp.issubdtype(one.dtype, jnp.inexact)]
     is_small = len(floats) <= SEARCHED_LEAVES and sum(one.nbytes for one in floats) <= SEARCHED_BYTES
     is_plain = is_small and all(not isinstance(x, Tracer) and len(x.sharding.device_set) == 1 for x in floats)
-    # Other objects for the same buffers: the program's own still die when the program drops them.
+    # New objects for the same buffers, so that the program's own arrays still die when the program drops them.
     return [one.addressable_data(0) for one in floats] if is_plain else ()
 
 
@@ -519,7 +520,7 @@ def _static_values(call: JaxCall) -> dict[str, Any]:
 
 def _shape(leaf: Any) -> Any:
     """Python numbers stay what they are, since they are weakly typed."""
-    # Under a derivative or vmap the function is part of another program, which is the one to be looked at.
+    # Under a derivative or vmap, the function is part of another program. That program is the one to look at.
     if isinstance(leaf, Tracer):
         raise TypeError("called inside a transformation: its arguments are no arrays")
     if isinstance(leaf, jax.Array):  # also of random keys, which have no weak types

@@ -104,7 +104,7 @@ class HostHooks:
 
             for name in METHODS:
                 self._wrap(array_type, name, self._wait)
-            # Numba knows functions of NumPy by themselves: it would not compile what calls another.
+            # Numba recognizes NumPy functions by identity and would not compile a call of a wrapper.
             for name in READERS if "numba" not in sys.modules else ():
                 self._wrap(np, name, self._wait, only=array_type)
         except (AttributeError, ImportError, TypeError):
@@ -125,8 +125,8 @@ class HostHooks:
             is_one = only is None or (bool(args) and type(args[0]) is only)
             if not is_one or (only is not None and owner_of(sys._getframe(1).f_code.co_filename) == "jax"):
                 return function(*args, **kwargs)
-            # One of them calls another; only what you call counts. What a package does in its own lines you cannot
-            # change, but a key that it was given is yours.
+            # These functions call each other, and only the user's own calls count. Users cannot change calls inside a
+            # package, but a key that they passed to it is theirs.
             is_inner = getattr(self._busy, "inside", False)
             if is_inner or (around != self._draw and is_in_package(sys._getframe(1))):
                 return function(*args, **kwargs)
@@ -239,7 +239,7 @@ class PutContents:
         return is_same
 
     def _is_whole_same(self, array: np.ndarray) -> bool:
-        # Of the first one only the sample is known.
+        # Of the first iteration only the sample is known.
         whole, before = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data), self._whole
         self._whole = whole
         self._times = self._times + 1 if whole == before else 0
@@ -419,7 +419,7 @@ class CallWindows:
 
     def _close_window(self) -> None:
         with self._lock:
-            # Taken under the lock: the timer and the end of the program may both come here.
+            # Swap it under the lock, because the timer and the end of the program may both get here.
             block, self._block = self._block, contextlib.ExitStack()
             if self.is_begun and self._opened:
                 self.log.seen_s += perf_counter() - self._opened
@@ -569,7 +569,7 @@ class LostDigitsNotes:
         made = jax.tree.leaves(found)
         leaves = jax.tree.leaves(given) if len(made) > 1 or isinstance(given, Mapping) else [given]
         if len(leaves) == len(made):
-            # An array of NumPy, or a list of Python's numbers, whose first is looked at.
+            # A NumPy array, or a list of Python numbers: only the first element is examined.
             numbers = (
                 (one, to.dtype) for one, to in zip(leaves, made, strict=True) if isinstance(innermost(one), NUMBERS)
             )

@@ -143,7 +143,7 @@ class Log:
             return ()
         found: list[int] = []
         for leaf in leaves:
-            # Most arrays are known, as the results of another call: a state may have thousands.
+            # Most arrays are known already as results of another call, and a state may have thousands.
             known = self._known.get(id(leaf))
             found.append(known[0] if known is not None and known[1]() is leaf else self._id(leaf))
         self._ids += len(found)
@@ -164,7 +164,7 @@ class Log:
         return self._serial
 
     def _id(self, leaf: Any) -> int:
-        # `isinstance` of an array takes longer than all the rest.
+        # `isinstance` of an array takes longer than everything else here.
         kind = self._types.get(type(leaf))
         if kind is None:
             is_array = isinstance(leaf, jax.Array | np.ndarray)
@@ -388,7 +388,7 @@ def _depths(log: Log) -> tuple[dict[int, int], dict[int, int]]:
             depths[id(event)] = max(found.values(), default=0)
             rows[id(event)] = found.get(event.function, 0)
             found[event.function] = found.get(event.function, 0) + 1
-        # A result that is an argument, as flax.nnx hands weights on, comes of no call.
+        # A result that is also an argument, such as weights that flax.nnx returns, does not come from this call.
         given = set(event.reads)
         behind.update(dict.fromkeys((one for one in event.makes if one and one not in given), found) if found else {})
     return depths, rows
@@ -506,7 +506,7 @@ def wait_lines(log: Log, kind: Any) -> list[WaitLine]:
     for event in log.of(kind, "call", "window"):
         before = last.get(event.thread)
         if event.kind == "window":
-            # What was not seen is no step.
+            # Without a recorded call there is no step.
             last.clear()
             for line in lines.values():
                 line.ended.clear()
@@ -594,7 +594,7 @@ def host_lines(log: Log, main_thread: int | None) -> list[HostLine]:
         elif event.thread == main_thread and event.where:
             line = lines.setdefault(event.where, HostLine(event.where))
             line.count += 1
-            # The first call of a line comes after what has set the program up.
+            # The first call of a line comes after the setup of the program.
             if line.count > 1 and before is not None:
                 line.elapsed_s += event.at - before
                 line.stacks.update(waiting)

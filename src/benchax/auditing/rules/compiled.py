@@ -109,7 +109,7 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
     _refuse_little(saved)
     seen = list_some([f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken])
     result = try_variant(e, "donated", variant)
-    # It happens: donating saved an FFT 2 MiB, and its calls were slower (docs/about/field-notes.md).
+    # This does occur: donating saved 2 MiB in an FFT, and its calls were slower (docs/about/field-notes.md).
     if result.comparison is not None and result.comparison.verdict == "slower":
         raise NotApplicable(f"nothing is donated, and donating {size(saved)} would not pay: {result.sentence}")
     named = ", ".join(str(argument) for argument in variant.donate)
@@ -241,7 +241,7 @@ def _is_large(leaf: Any) -> bool:
 def _rows_are_equal(array: np.ndarray) -> bool:
     """All rows equal the first, and a row is no constant: zeros and ones are no copies of anything."""
     first = array[0]
-    # The second row is looked at first: in most arrays it differs, and the rest, a pass over all of it, is spared.
+    # Compare the second row first. In most arrays it differs, which saves a pass over the whole array.
     return bool((array[1] == first).all() and (first != first.flat[0]).any() and (array == first).all())
 
 
@@ -277,7 +277,7 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
         raise NotApplicable("the compiled program has no loop")
     if counts.flops is None or not cost.flops:
         raise NotMeasured("there is no FLOP count to compare with")
-    # Of programs without loops both counts agree within 1 %: a tenth more is no other way of counting.
+    # In programs without loops, the two counts agree within 1 %. So a difference of 10 % has another cause.
     if counts.flops < LEAST_FLOP_RATIO * cost.flops:
         return
     trips = ["an unknown number of" if loop.trips is None else count(loop.trips) for loop in counts.loops]
@@ -325,19 +325,19 @@ def page_faulting_output(e: Evidence) -> Iterable[Match]:
     memory: Memory = e.inspected("memory")
     if memory.output_bytes is None:
         raise NotMeasured("the compiler does not tell the size of the outputs")
-    # Temporaries are as new as outputs. What an output takes over from a donated argument has its pages already.
+    # Temporaries are new memory, like outputs. An output that reuses a donated argument already has its pages.
     fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)
     if fresh < FRESH_BYTES:
         return
     faults = _faults_per_call(e)
     expected = fresh / mmap.PAGESIZE
-    # The size alone proves nothing, since the allocator's threshold moves: counted faults do.
+    # The size alone proves nothing, because the allocator's threshold moves. Counted page faults do.
     if faults < FAULTED_SHARE * expected:
         return
-    # From one thread, where XLA may touch from several: so the gain is an estimate, and "up to".
+    # Measured from one thread, while XLA may touch the pages from several. So the gain is an estimate, "up to".
     touching = _touching_s(fresh)
     run = e.measurement.find_summary()
-    # What is gained is a part of the call, whatever touching the pages from one thread takes.
+    # The gain cannot exceed the time of the call, however long one thread takes to touch the pages.
     gained = touching if run is None else min(touching, run.median_s)
     returned = memory.output_bytes - (memory.alias_bytes or 0)
     is_returned = returned >= FAULTED_SHARE * fresh
@@ -360,7 +360,7 @@ def _faults_per_call(e: Evidence) -> float:
     if resource is None:
         raise NotMeasured("this system does not tell page faults")
     call = e.prepared.program.call
-    # All inputs before the first count: making them faults pages in as well.
+    # Make all inputs before the first count: making them also faults pages in.
     calls = [e.fresh_inputs() for _ in range(FAULTING_CALLS + 1)]
     before = 0
     for i, (args, kwargs) in enumerate(calls):
@@ -375,7 +375,8 @@ def _touching_s(size_bytes: int) -> float:
     three times."""
     best = float("inf")
     for _ in range(3):
-        # Mapped anew each time, as glibc maps such an output: memory of Python's own would have its pages already.
+        # Mapped afresh each time, as glibc maps such an output. Memory from Python's allocator would already have its
+        # pages.
         with mmap.mmap(-1, size_bytes) as pages:
             begun = perf_counter()
             pages[:: mmap.PAGESIZE] = bytes(-(-size_bytes // mmap.PAGESIZE))
@@ -385,7 +386,7 @@ def _touching_s(size_bytes: int) -> float:
 
 # ---- places of arrays ------------------------------------------------------------------------------------------------
 #
-# Moved in each step, on too few devices, or in full on all of them.
+# Finds arrays that are moved in each step, that use too few devices, or that each device holds in full.
 
 
 OFTEN = 5
@@ -426,7 +427,7 @@ def _put_again(where: str, by: str, events: list[Event]) -> Match:
         PLACE_ONCE,
         where=where_of(where),
         gain=Gain(f"estimated: at least {seconds(spent_s)} of this run"),
-        # An array that is new in each step, made on one device, has to be distributed.
+        # An array that each step makes anew on one device has to be distributed each time.
         severity="info" if " over " not in old else None,
     )
 
@@ -441,7 +442,7 @@ def _moves(line: CallLine, event: Event) -> Iterator[tuple[str, str, str]]:
         to, given = wanted[i if len(wanted) > 1 else 0], line.log.arrays.get(serial, NO_ARRAY).sharding
         if given is None or not isinstance(to, jax.sharding.Sharding) or i >= len(facts.names):
             continue
-        # Enough axes for both specs: the log keeps no shapes.
+        # Pad to enough axes for both specs, because the log has no shapes.
         n_axes = max(len(getattr(one, "spec", ())) for one in (given, to)) or 1
         if not given.is_equivalent_to(to, n_axes):
             yield facts.names[i], describe_placement(given), describe_placement(to)
@@ -482,7 +483,7 @@ def mesh_mismatch(e: Evidence) -> Iterable[Match]:
     """Finds devices that have nothing to do, or that all do the same."""
     if len(e.devices) == 1:
         raise NotApplicable("there is one device")
-    # A ValueError like many others: only its words tell it apart.
+    # It is a plain ValueError, so only its message identifies it.
     if e.failure is not None and "incompatible devices" in e.failure.message:
         yield Match(
             "its arguments are on different sets of devices",

@@ -134,7 +134,7 @@ def compiled_again(e: Evidence | ProgramEvidence, rule: str) -> list[Again]:
         one = found.setdefault((id, c.function, c.defined, argument), Again(id, [], of, argument, sizes))
         one.compiles.append(c)
     if of is not None:
-        # A line sends several operations for one that you wrote, and what it makes is given to other lines.
+        # One line of the user's dispatches several operations, and other lines use the result.
         resized = [c for again in resized_operations(e.watch.compiles).values() for c in again]
         if resized:
             found["growing-shapes", "", None, ""] = Again("growing-shapes", resized, of)
@@ -386,7 +386,7 @@ def cache_off(e: Evidence) -> Iterable[Match]:
             f"the persistent cache is {is_off}, and {seconds(stages.compile_s)} of compiling {TOO_LITTLE}"
         )
     seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
-    # JAX keeps only what took longer than this to compile, 1 s by default.
+    # JAX keeps only programs that took longer than this to compile (default: 1 s).
     least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
     is_quick = least_s > stages.compile_s
     if stages.cache == "off":

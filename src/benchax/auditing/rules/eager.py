@@ -98,7 +98,7 @@ def _is_fed_back(tree: ast.AST, loop: ast.AST, line: int, name: str) -> bool:
     if not isinstance(loop, ast.For | ast.While):
         return False
     made, on_line = set[str](), list(calls_on(loop, line))
-    # A function may be called by a name that is not its own.
+    # A function can be called through another name.
     asked = [call for call in on_line if callee_name(call) == name] or on_line[:1]
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     others = {"", *(alias.asname or alias.name for node in imports for alias in node.names)}
@@ -118,7 +118,7 @@ def _made_of(loop: ast.AST, asked: list[ast.Call], made: set[str]) -> Iterator[s
         if isinstance(node, Assigned) and is_of_it(node.value):
             yield from _targets(node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            # What a method is given may stay in its object: env.step(action).
+            # A method may keep its arguments in its object: env.step(action).
             if any(map(is_of_it, (*node.args, *node.keywords))):
                 yield path_of(node.func.value)
         elif isinstance(node, ast.If) and is_of_it(node.test):
@@ -177,7 +177,7 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
     jitted = e.log.counts["call"]
     if not jitted + len(operations):
         raise NotMeasured("no call was seen")
-    # Less than one for each step is what a program does now and then, such as reading or making a key.
+    # Fewer than one per step are occasional operations, such as reading or making a key.
     least = max(MANY_OPERATIONS, jitted)
     functions = functions_to_jit(e.log, operations, least)[:3]
     lines = _lines(operations, functions, least, resized_operations(e.watch.compiles))
@@ -210,7 +210,7 @@ def _lines(
         inside[event.where] += event.caller == "package"
     for one in functions:
         found.subtract(one.lines)
-    # Under jit, operations whose sizes differ each time would be compiled as often: growing-shapes names them.
+    # Under jit, operations whose sizes differ each time would compile each time. growing-shapes reports them.
     rest = [(where, n) for where, n in found.most_common() if where and n >= least and where not in resized]
     return [(where, n) for where, n in rest if n - inside[where] >= least or n >= MANY_INSIDE][:10]
 
@@ -256,7 +256,7 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
     callee = ast.unparse(node.func) if node is not None and not one.site.is_through_package else name
     at = without_folders(one.where)
     if "." in callee and one.site.callee.co_varnames[:1] == ("self",):
-        # jax.jit(object.method) would trace attributes that the method stores or reads: that changes what it does.
+        # jax.jit(object.method) would trace attributes that the method stores or reads, which changes what it does.
         return (
             f"Put what {callee} computes under {jit}: a function that takes arrays and returns arrays, called at {at}. "
             f"{jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
@@ -293,7 +293,8 @@ def small_calls(e: ProgramEvidence) -> Iterable[Match]:
             continue
         most, large = (MANY_IN_TURN, TINY_BYTES) if line.is_in_turn else (MANY_CALLS, SMALL_BYTES)
         is_small = line.count - _of_packages(line, where) >= most and line.fresh_bytes <= large
-        # Equal calls, as of a benchmark, cannot be batched; nor can calls whose arguments Python makes of results.
+        # Equal calls, as in a benchmark, cannot be batched. Nor can calls whose arguments Python computes from earlier
+        # results.
         is_answered = line.fresh_bytes > 0 and needs_own_result(readable(where[0]), where[1], line.name)
         is_one = line.is_in_turn or (line.fresh_bytes > 0 and not is_answered)
         if is_small and is_one and not _is_timed_each(where):
@@ -357,7 +358,7 @@ def call_s() -> float:
     ),
 )
 def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
-    # Outside of jit the array that x.at[i].set(value) begins with stays as it is.
+    # Outside of jit, x.at[i].set(value) copies: the original array stays as it is.
     large = (event for event in operations_of(e) if event.size >= LARGE_BYTES and event.where)
     updates = (event for event in large if event.by.startswith("scatter"))
     for where, events in group_by(updates, lambda event: event.where).items():
@@ -428,12 +429,14 @@ def not_jitted(e: Evidence) -> Iterable[Match]:
     if e.is_jitted:
         raise NotApplicable("it is jitted")
     rows = break_even(e.eager, e.measurement)
-    # The two medians are of different moments: enough to ask by, since a comparison takes 5 to 20 s, not to say by.
+    # The two medians come from different moments. That is enough to decide whether to compare, which takes 5 to 20 s,
+    # but not enough to report.
     if rows.speedup < WORTH_ASKING:
         return
     c = require_decided(e.compare("jax.jit", e.case, e.eager_case), "jax.jit")
     gain, pays = measured_gain(c), of_comparison(rows.build_s, c)
-    # What pays later than `trivial-jit` allows is no advice to jit: the two rules never contradict one another.
+    # If jit pays only after more calls than `trivial-jit` allows, do not recommend it: the two rules must not
+    # contradict each other.
     if gain is None or pays is None or not pays.pays_soon:
         return
     seen = [str(pays)]
@@ -468,7 +471,7 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
     eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
     if eager_s < WORTH_ASKING * jitted_s:
         return
-    # Word for word the comparison of not-jitted, so that it need not be made twice.
+    # The same comparison as that of not-jitted, word for word, so that it runs once.
     gain = measured_gain(require_decided(e.compare("jax.jit", e.case, e.eager_case), "jax.jit"))
     if gain is None:
         return
@@ -560,10 +563,10 @@ def trivial_jit(e: Evidence) -> Iterable[Match]:
     if not e.is_jitted:
         raise NotApplicable("it is not jitted")
     rows = break_even(e.eager, e.measurement)
-    # By the end of the interval that speaks for compiling.
+    # Use the end of the interval that favors compiling.
     if rows.pays_soon:
         return
-    # The two medians are of different moments; only pairs can say that so little is saved, or nothing.
+    # The two medians come from different moments. Only pairs can show that this little, or nothing, is saved.
     c = require_decided(e.compare("no jit", e.eager_case), "the eager function")
     pays = of_comparison(rows.build_s, c, is_eager_baseline=False)
     if pays is None:
@@ -599,8 +602,8 @@ def small_batch(e: Evidence) -> Iterable[Match]:
     batch = _batch(case, e.inputs)
     n = batch.rows
     call_s = e.measurement.median_s
-    # In pairs twice the batch took 1.2 times as long, in plain loops 0.5 to 3.6 times, for calls of 15 to 60 µs: it
-    # depends on whether a thread of XLA's pool is awake, and not on the batch (docs/about/field-notes.md).
+    # In paired measurements, twice the batch took 1.2 times as long. In plain loops it took 0.5 to 3.6 times as long,
+    # for calls of 15 to 60 µs, depending on whether a thread of XLA's pool was awake (docs/about/field-notes.md).
     if call_s < SHORT_CALL_S:
         raise NotApplicable(f"a call takes {seconds(call_s)}, and most of that time does not depend on the batch")
     if call_s > LONG_CALL_S:
@@ -609,7 +612,8 @@ def small_batch(e: Evidence) -> Iterable[Match]:
     c = require_decided(e.compare(f"batch {2 * n}", doubled, case), f"a batch of {2 * n}")
     if c.ratio is None or (c.low or c.ratio) > LITTLE:
         return
-    # By the end of the interval that speaks against it: to batch more is work, and no median is worth that alone.
+    # Use the end of the interval that is against it: batching more is work for the user, and a median alone does not
+    # justify it.
     if (c.high or c.ratio) > LITTLE:
         raise NotMeasured(f"undecided: {_describe_batch(n, c)}")
     yield Match(
@@ -707,8 +711,8 @@ def _folders(top: Path) -> Iterator[Path]:
 
 def _shows(e: Evidence, trace: Path) -> bool:
     """Does it name the function and its file, and is it newer than that?"""
-    # Not by age alone, by which a profile of any other function silences the rule; nor by the file alone, by which one
-    # of `mlp` did so for `fft` beside it.
+    # Neither age nor file is enough. By age alone, a profile of any function would silence the rule; by file alone, a
+    # profile of `mlp` did so for `fft` in the same file.
     file, code = Path(e.source.file) if e.source else None, code_of(e.fn)
     names = [f"jit({e.case.id.name})".encode(errors="replace")]
     if code and len(inlined := code.co_qualname.encode()) < 128:  # function_names of XLA's StackFrameIndexProto

@@ -103,7 +103,7 @@ def _bad_points(choice: TracedOp, differentiated: set[str]) -> list[BadPoint]:
     points = list(dict.fromkeys([*POINTS, *sorted(signed)]))
     found: list[BadPoint] = []
     for root in (one for one in part.floats if one in decisive):
-        # Inputs that are all 1 can be bad by themselves: 1 / (a - b).
+        # Inputs that are all 1 can cause NaN themselves: 1 / (a - b).
         value, bad = _evaluate(part, root, points)
         _, bad_apart = _evaluate(part, root, points, are_apart=True)
         for i in np.flatnonzero(bad) if bad_apart.any() else ():
@@ -158,7 +158,7 @@ def _evaluate(
     others = [APART[0] + APART[1] * i if are_apart else 1.0 for i in range(len(part.floats))]
     known = {root: jnp.full(len(points), other, root.dtype) for root, other in zip(part.floats, others, strict=True)}
 
-    # The gradient of another input, such as a factor in front, can be NaN where nothing asks for it.
+    # The gradient for another input, such as a factor in front, may be NaN although nothing uses it.
     def compute(x: jax.Array) -> jax.Array:
         return [made for _, _, made in _run(part, known | {varied: x}, len(points))][-1]
 
@@ -452,7 +452,7 @@ def _basis(matrix: Value, identities: Mapping[Value, TracedOp]) -> TracedOp | No
         if op.name not in MOVES or op.reads[0].uses != 1:
             return None
         value = op.reads[0]
-    # Back through the derivative alone: points that are made of an identity are no directions.
+    # Follow the derivative only: points that are made from an identity are not directions.
     seen, waiting = set[Value](), [value] if op is not None else []
     while waiting:
         one = waiting.pop()
@@ -615,7 +615,7 @@ def residuals_dominate(e: Evidence) -> Iterable[Match]:
     made = ((op, value) for op in ops if not op.is_backward for value in op.makes)
     kept = [(op, value) for op, value in made if any(reader.is_backward for reader in value.readers)]
     total = sum(value.size_bytes for _, value in kept)
-    # XLA makes some of what is traced again instead of keeping it: then the plan has no room for it.
+    # XLA recomputes some traced values instead of keeping them. Then its memory plan has no room for them.
     if total < 1 << 20 or temp < 0.5 * total:
         return
     kept.sort(key=lambda one: -one[1].size_bytes)

@@ -45,7 +45,7 @@ from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
 
 _JAX = str(Path(jax.__file__).parent)
-# Behind these frames stands whoever asked for the audit, maybe in a loop of his own. jax 0.6.2 tells of them.
+# Below these frames is the caller of the audit, who may be in a loop. jax 0.6.2 reports such frames.
 _END = str(Path(programs.__file__).parent)
 JOINS = (
     "add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
@@ -110,11 +110,12 @@ class Unrolled:
         if self.turns:
             return self.turns
         counts = Counter(Counter(site for site, _ in self.equations).values())
-        # Forwards and backwards, and in loops of packages, a place occurs several times in a turn; sums of what each
-        # turn came to are one fewer.
+        # A place occurs several times per iteration if the loop runs forward and backward, or if a package has a loop
+        # inside. Sums over iterations occur once less.
         fits = {n: sum(k for c, k in counts.items() if c % n == 0 or (n > 2 and c % (n - 1) == 0)) for n in counts}
         found = max((n for n, k in fits.items() if 2 * k >= counts.total()), default=min(counts, default=0))
-        # A package and its derivative can run most places twice. The parts of the array then number the iterations.
+        # A package and its derivative can run most places twice. Then the parts of the array give the number of
+        # iterations.
         parts = self.slices.starts if self.slices is not None else 0
         return parts if found == 2 * parts and fits.get(parts, 0) > fits[found] else found
 
@@ -131,10 +132,11 @@ class Unrolled:
         sites: dict[Site, Counter[str]] = {}
         for site, eqn in self.equations:
             sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
-        # What occurs a few times is no part of an iteration: arguments of the call that repeats, on its line.
+        # Operations that occur only a few times are not part of an iteration. They are arguments of the repeated call,
+        # on the same line.
         often = [found for found in sites.values() if 2 * found.total() >= iterations]
         if self.has_inner:
-            # Turns of a loop inside may differ, if they do so in the same way each time.
+            # Iterations of an inner loop may differ from each other if they do so in the same way each time.
             few, least = iterations // 2, iterations - 2
             often = [found for found in often if len(found) > few or min(found.values()) < least]
         return all(_count_odd(found, iterations) <= ODD_ITERATIONS for found in often)
@@ -170,7 +172,7 @@ class Unrolled:
     def is_batch(self) -> bool:
         """Is each iteration the same work on its own part of an array, apart from all others?"""
         is_apart = self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
-        # A derivative is made in parts, and in one of them what iterations hand on may not be seen.
+        # JAX builds a derivative in parts. In one of these parts, the values that iterations pass on may be invisible.
         return is_apart and not carried_names(self.loop)
 
     @property
@@ -191,7 +193,7 @@ class Unrolled:
         starts: dict[tuple[Any, int], set[int]] = {}
         for part in (part for _, eqn in self.equations for part in self._taken(eqn)):
             starts.setdefault((part.array, part.axis), set()).add(part.start)
-        # Fewer parts are a choice of some, as x[0] and x[-1] are: vmap would compute what nobody wants.
+        # Fewer parts are a selection, such as x[0] and x[-1]. vmap would compute results that nothing uses.
         half = [(len(found), *key) for key, found in starts.items() if 2 * len(found) >= key[0].aval.shape[key[1]]]
         n, array, axis = max(half, key=lambda one: one[0], default=(0, None, 0))
         return Slices(str(array.aval.str_short(short_dtypes=True)), axis, n) if array is not None else None
@@ -199,8 +201,8 @@ class Unrolled:
 
 def _count_odd(shapes: Counter[str], iterations: int) -> float:
     """In how many iterations a place of the body had other shapes than in most."""
-    # What a package does behind one place of the user's are several operations with shapes of their own. Sums of what
-    # each iteration came to are one fewer, in a derivative two.
+    # A package runs several operations of different shapes for one place in the user's code. Sums over iterations occur
+    # once less, and twice less in a derivative.
     usual = [n for n in shapes.values() if n >= iterations - 2] or [max(shapes.values())]
     return (shapes.total() - sum(usual)) * iterations / shapes.total()
 
@@ -223,7 +225,7 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
     loops_at = functools.cache(_loops_at)  # an equation has dozens of frames
     found: list[Unrolled] = []
     for level in _levels(jaxpr):
-        # The parts that `for row in x` takes at once (since jax 0.11).
+        # `for row in x` takes all its parts at once (since jax 0.11).
         unstacked = (eqn for eqn in level.eqns if eqn.primitive.name == "unstack")
         rows = {
             id(row): ArrayElement(eqn.invars[0], eqn.params["axis"], i)
@@ -237,7 +239,7 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
                 within = [around for _, around, _ in places[1:]]
                 loops.setdefault(key, Unrolled(key.where, loop, rows, within)).equations.append((site, eqn))
         for loop in loops.values():
-            # What ran once, such as the head of the loop, is no part of its body.
+            # Code that ran once, such as the head of the loop, is not part of its body.
             often = Counter(site for site, _ in loop.equations)
             loop.equations = [(site, eqn) for site, eqn in loop.equations if often[site] > 1]
         found += _with_short_inner_loops({key: loop for key, loop in loops.items() if loop.equations})
@@ -290,11 +292,11 @@ def _places_of(eqn: Any, loops_at: Callable[[str, int], list[Repeat]]) -> Iterat
         if owner not in ("user", "package") or code.co_filename.startswith(_JAX):
             continue
         inwards.append((code, at))
-        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
+        # Users cannot change the loops of installed packages (diffrax has one of 100 iterations).
         for loop in loops_at(code.co_filename, line) if owner == "user" else ():
             around = tuple((code, at) for code, at, _ in frames[i + 1 :] if owner_of(code.co_filename) == "user")
             key = LoopKey((code.co_filename, loop.lineno), kind_of(loop), around)
-            # A derivative does in one line what that did, and its transpose, which are two places of the body.
+            # A derivative repeats the work of a line and adds its transpose, which makes two places of the body.
             yield loop, key, (*inwards, eqn.primitive.name, BACKWARD in scope_of(eqn))
 
 
@@ -303,8 +305,8 @@ def _frames(eqn: Any) -> list[tuple[Any, int, int]]:
     try:
         traceback = eqn.source_info.traceback
         codes, positions = traceback.raw_frames()
-        # Byte-code positions tell two places of one line apart, line numbers find the loop in the source: both are
-        # needed.
+        # Both are needed: byte-code positions distinguish two places on one line, and line numbers find the loop in the
+        # source.
         lines = [frame.line_num for frame in traceback.frames]
         return list(zip(codes, positions, lines, strict=True))
     except (AttributeError, ValueError):  # not documented, see above
@@ -439,7 +441,7 @@ def _axis_after(op: TracedOp, source: Value, rows: dict[Value, _Rows], length: i
 def _kind(op: TracedOp, read: list[Value]) -> str | None:
     """The need of an operation that takes some rows or reduces all of them; None for any other."""
     if op.name in ("slice", "dynamic_slice", "gather"):
-        # What chooses the rows is known before the loop, for no other operand is of the loop.
+        # The selection of the rows is known before the loop, because no other operand belongs to the loop.
         is_chosen = read == [op.reads[0]] and FEW_NEEDED * op.makes[0].size_bytes <= op.reads[0].size_bytes
         return "rows" if is_chosen else None
     return "total" if op.name in ACCUMULATED else None
@@ -472,12 +474,12 @@ SAVED_S = 2.0
 def unrolled_loop(e: Evidence) -> Iterable[Match]:
     """Finds a Python loop that the program contains iteration by iteration, so that each is compiled."""
     total = _count_equations(e)
-    # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
+    # Under a gradient a loop occurs twice, forward and backward, and in one of them the first iteration differs.
     for loops in group_by(loops_of(e), lambda loop: loop.where).values():
         n, loop = sum(loop.size for loop in loops), max(loops, key=lambda loop: loop.iterations)
         share = SHARE_OF_LONG if loop.iterations >= LONG else LARGE_SHARE
         is_large = loop.iterations >= MANY_ITERATIONS and n >= max(LARGE, share * total)
-        # scan takes no iterations of different shapes; what vmap could do is for python-loop-vmap.
+        # scan needs iterations of one shape. Loops that vmap could replace are left to python-loop-vmap.
         uniform = sum(loop.size for loop in loops if loop.is_uniform)
         if not is_large or uniform < UNIFORM_SHARE * n or any(loop.is_batch for loop in loops):
             continue
@@ -580,7 +582,7 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
         body, n = op.bodies[0], op.params["length"]
         if op.equation.effects or body.carries:
             continue
-        # XLA does what is the same for all items once, before the loop.
+        # XLA hoists work that is the same for all items out of the loop.
         varying = {value for given in body.inputs[body.constants :] for value in given.ahead()}
         each = [one for one in body.ops if varying.intersection(one.reads)]
         products = [one.work for one in each if one.name == "dot_general"]

@@ -178,7 +178,7 @@ def _outputs(body: Body, inputs: Sequence[Any]) -> list[Any]:
     return [jnp.asarray(look_up(known, value)) for value in body.outputs]
 
 
-# The data of one call, for rules that need more of a function than its program.
+# Gives rules the data of one call, if they need more than the function's program.
 
 
 def check_real(e: Evidence) -> None:
@@ -251,7 +251,7 @@ def nan_results(e: Evidence) -> Iterator[Match]:
     name = nan.op.name if origin.infinity is None else cause.op.name
     what, key = name.replace("_", " "), name if name in ADVICE else "mask" if origin.given else ""
     if nan.op.is_backward:
-        # A division is also what derivatives of other operations are made of.
+        # Derivatives of other operations also contain divisions.
         names = {op.name for op in program.ops if op.name in SINGULAR and op.line == cause.op.line} - {"div"}
         what, key = f"the derivative of {' or '.join(sorted(names)) or 'this line'}", "derivative"
     turns = " of ".join(str(n + 1) for n in reversed(nan.iterations))
@@ -409,7 +409,7 @@ class IndexAccess:
     def is_meant(self, comparisons: Sequence[IndexComparison]) -> bool:
         if _says_mode(self.op) or any(map(self._is_mask, comparisons)):
             return True
-        # One number that is no row, next to others that are, is padding. So is -1.
+        # A single index that is not a row, next to valid ones, is padding. So is -1.
         outside = self.values[self.is_outside]
         is_padding = len(outside[outside != -1]) <= 1 and self.counts.sum() > 1 and not self.is_counted
         return is_padding and not self.is_from_one
@@ -445,7 +445,7 @@ def find_accesses(program: TracedProgram, inputs: Sequence[Any]) -> tuple[list[I
         walks.append(_Walk(program, given))
         return [access.index.array for access in walks[0].accesses]
 
-    # In one program: each operation by itself would be compiled.
+    # As one program, because otherwise JAX would compile each operation separately.
     arrays = jax.jit(compute)(given)
     accesses: list[IndexAccess] = []
     for access, array in zip(walks[0].accesses, arrays, strict=True):
@@ -523,7 +523,7 @@ class _Walk:
                 self.accesses.append(IndexAccess(op, array, axis, width, index))
         for i, one in enumerate(reads) if op.name in COMPARES else ():
             bound = op.reads[1 - i].number
-            # JAX compares every index with 0, for those that count from the end.
+            # JAX compares every index with 0, because negative ones count from the end.
             if one is not None and one.origins and not (op.name == "lt" and bound == 0 and i == 0):
                 self.comparisons.append(IndexComparison(op.name, one.origins, bound))
 

@@ -159,7 +159,7 @@ def explicit_inverse(e: Evidence) -> Iterator[Match]:
 def _solves_of_identity(op: TracedOp) -> int:
     """How many triangular solves have made an inverse from an identity; 0 for any other value."""
     shape, made = op.makes[0].shape, op.reads[-1].back()
-    # The work of an iterative solver, which has no factor, is not known.
+    # An iterative solver has no factorization, so its work is unknown.
     if len(shape) < 2 or shape[-1] != shape[-2] or (op.name == "custom_linear_solve" and not _factor(op)):
         return 0
     if identity_axes(op.reads[-1]) is not None:
@@ -253,7 +253,7 @@ def sparse_matmul(e: Evidence) -> Iterator[Match]:
         contracted, batched = op.params["dimension_numbers"]
         for side, matrix in enumerate(op.reads):
             source = matrix.view(scaled=True, out=True).source
-            # What is multiplied once, in a program that is called once, need not be fast.
+            # A product that runs once, in a program that is called once, need not be fast.
             if source not in entries or any(batched) or not (source in same or op.body.is_repeated):
                 continue
             columns, dense = op.reads[1 - side].size // matrix.shape[contracted[side][0]], np.asarray(known[source])
@@ -374,8 +374,9 @@ def long_convolution(e: Evidence) -> Iterator[Match]:
             continue
         batch, channels, features = signal.shape[left[0]], signal.shape[left[1]], kernel.shape[right[0]]
         padded = math.prod(max(n, m) + k - 1 for n, m, k in zip(length, result, taps, strict=True))
-        # Real transforms of all signals, kernels and results, at 2.5 n log2 n each (Van Loan, Computational Frameworks
-        # for the Fast Fourier Transform, 1992), and the products in between: 8 for half as many complex numbers.
+        # Counts real transforms of all signals, kernels, and results at 2.5 n log2 n each (Van Loan, Computational
+        # Frameworks for the Fast Fourier Transform, 1992), and 8 operations for each product of half as many complex
+        # numbers.
         per_feature = kernel.shape[right[1]]
         transforms = batch * channels + features * per_feature + batch * features
         by_fft = 2.5 * padded * math.log2(max(2, padded)) * transforms + 4.0 * padded * batch * features * per_feature
@@ -536,7 +537,7 @@ def recomputed_prefix(e: Evidence) -> Iterator[Match]:
                 whole = op.reads[0] if op.name in ("dynamic_slice", "gather") else None
                 if whole is None or whole not in depending or not _depends(op.reads[1:], counters):
                     continue
-                # Of an axis as long as what is written, or one shorter or longer, one position.
+                # One position on an axis that is as long as the written array, or one longer or shorter.
                 is_one = any(abs(n - length) <= 1 and n * op.makes[0].size == whole.size for n in whole.shape)
                 behind = {one.maker for one in whole.behind() if one in depending and one.maker is not None}
                 work = sum(one.work for one in behind)

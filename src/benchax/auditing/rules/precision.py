@@ -117,10 +117,10 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Match]:
         raise NotApplicable(error.problem) from error
     as_it_is, widened = probe(e, "accumulated in float32", variant)
     now, wide = as_it_is.errors, widened.errors
-    # Errors against the function itself show nothing about how exact it is.
+    # Errors relative to the function itself do not show how exact it is.
     if now is None or wide is None or now.max_rel is None or wide.max_rel is None or now.reference != "float64":
         why = find_why((*as_it_is.absent, *widened.absent), "errors") or "its errors in float64 are not known"
-        # A carry that the function makes in bf16 itself fits no run in float64, and adds up its terms all the same.
+        # A function that creates its carry in bf16 does not fit a run in float64, but still accumulates terms.
         yield from _seen_in_loops(e, program, why)
         return
     # An error of 0 cannot be made smaller; otherwise it has to be half as large.
@@ -203,7 +203,7 @@ def weak_type_promotion(e: Evidence) -> Iterable[Match]:
         return
     facts = e.inspected("jaxpr")
     strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
-    # Only what looks like an input can be meant to be fed back.
+    # Only an output that looks like an input can be meant to be fed back.
     weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
     if weak:
         seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
@@ -222,7 +222,7 @@ def _widened_by_scalars(op: TracedOp) -> Iterable[tuple[TracedOp, TracedOp]]:
         source = value.maker
         if source is None or source.name not in CONVERTS or not value.shape or str(value.dtype) in LOW:
             continue
-        # In the jaxpr `x.astype(f32) * s` looks the same: only frames show what somebody wrote on purpose.
+        # In the jaxpr, `x.astype(f32) * s` looks the same. Only the frames show what the user wrote on purpose.
         if str(source.reads[0].dtype) in LOW and not is_written(source):
             scalars = (one.back(REPEATS | CONVERTS | KEEPS) for one in op.reads if one is not value)
             if any(not one.shape and one.is_of(jnp.floating) and str(one.dtype) not in LOW for one in scalars):
@@ -246,12 +246,12 @@ def float64_promotion(e: Evidence) -> Iterable[Match]:
     arrays = [op for op in ops if any(_is_wide(value) and value.shape for value in op.makes)]
     if not arrays:
         return
-    # Where each chain of wide arrays begins: the operation reads none.
+    # The start of each chain of wide arrays: an operation that reads none.
     begins = [op for op in arrays if not any(_is_wide(v) and v.shape for v in op.reads)] or arrays[:1]
     total = sum(v.size_bytes for op in arrays for v in op.makes if _is_wide(v))
     narrow = sorted({str(value.dtype) for value in program.inputs if value.is_of(jnp.inexact)})
     made = [(op, next(v for v in op.makes if _is_wide(v))) for op in begins]
-    # JAX reports no line of a constant; the log of the run has lines that make such arrays.
+    # JAX reports no line for a constant. The log of the run has the lines that make such arrays.
     constants = [e.use.wide_lines.get(v.spec, ()) for v in program.consts if v.shape and _is_wide(v)]
     of_constant = next((line for line, *others in filter(None, constants) if not others), "")
     yield Match(
@@ -333,7 +333,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Match]:
     told: set[str] = set()
     for events in keys_used_twice(e.log):
         uses = Counter((event.by, event.where) for event in events)
-        # One is enough of many keys that go the same way through the program.
+        # If many keys take the same way through the program, one is enough.
         if events[-1].where not in told:
             told.add(events[-1].where)
             yield Match(
@@ -349,7 +349,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Match]:
 def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     uses = (op for op in program.ops if op.name in CONSUMES and not any(s in f"{op.scope}/" for s in RECOMPUTED))
     for every in group_by(uses, lambda op: program.numbers[op.reads[0].back(SAME_KEY)]).values():
-        # Of the branches of one cond only one runs.
+        # Only one branch of a cond runs.
         ops = [op for op in every if any(one is not op and not _exclude(one, op) for one in every)]
         if ops:
             last = where_of(line_apart(ops[-1].outermost, ops[0].outermost) or ops[-1].line)
@@ -413,7 +413,7 @@ def _same_each_time(
 def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[Match]:
     """Names the line that passes the key, once: the function does what it should with the key that it is given."""
     same = [value for i, value in enumerate(body.inputs) if i in e.use.repeated]
-    # A key that the program holds is the same in each call, too, which is what its author wrote.
+    # A key that the program holds is also the same in each call, as its author wrote it.
     drawn = [op for op in draws if any(root in same for root in op.reads[0].roots)]
     found = list(_same_each_time(e, body, drawn, same, "each call"))
     if not (found and e.use.called_at):
@@ -432,7 +432,7 @@ def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[
 def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     """Names the call of what `jax.vmap` makes. Common random numbers can be wanted, so it is an info."""
     draws = (op for op in program.ops if op.name == "random_bits")
-    # Under vmap a key has one axis for each level of it over which it varies.
+    # Under vmap, a key has one axis for each level over which it varies.
     same = (op for op in draws if op.scope.count("vmap(") > len(op.reads[0].shape))
     for line, ops in group_by(same, lambda op: line_of_vmap(op.outermost) or op.line).items():
         drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}, once for all rows" for op in ops)

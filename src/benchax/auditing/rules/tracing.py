@@ -99,7 +99,7 @@ def not_traceable(e: Evidence) -> Iterable[Match]:
         [*_text_at(where), failure.message],
         failure.advice or "Call it once by itself, and read the error where it arises.",
         where=where,
-        # Run eagerly, it can be right as it is.
+        # In eager mode this can be correct.
         severity="error" if e.is_jitted else "warning",
     )
 
@@ -137,7 +137,7 @@ def leaked_tracer(e: Evidence) -> Iterable[Match]:
     values = [f"a traced value {text} is still held after the trace" for text in dict.fromkeys(_TRACED.findall(leak))]
     holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
     if values and not holders and all(":JaxprTrace " in value for value in values):
-        # jax 0.10.2 says so of each jax.debug.callback in a scan that is differentiated, which keeps nothing.
+        # jax 0.10.2 reports this for each jax.debug.callback in a differentiated scan, although nothing is kept.
         raise NotMeasured("JAX names values that it makes for derivatives, and nothing that keeps them")
     yield Match(
         "keeps a traced value beyond the trace",
@@ -199,7 +199,7 @@ def impure_function(e: Evidence) -> Iterable[Match]:
     The function is traced twice for this. Each trace repeats the changes, texts, and differences
     of the second one. A change that only the first one makes fills a memo, and is no finding.
     """
-    # Without jit a plain function does these things in each call, as its author meant.
+    # Without jit, a plain function does these things in each call, as intended.
     severity = None if e.is_jitted else "info"
     if e.failure is not None and e.failure.stage == "trace":
         raise NotApplicable(f"it does not trace: {e.failure.message}")
@@ -224,7 +224,8 @@ def impure_function(e: Evidence) -> Iterable[Match]:
             severity=severity,
         )
     for read in second.clock_reads:
-        # Known from the call, not from what differs: in float32 the seconds since 1970 step by 128, and traces agree.
+        # Found from the call, not from a difference: in float32, the seconds since 1970 change in steps of 128, so two
+        # traces agree.
         yield Match(
             f"reads the clock by {read.name} while it is traced, and not when it runs compiled",
             [f"called by a trace: {read}", TRACED_TWICE],
@@ -262,7 +263,7 @@ def _difference(first: Any, second: Any) -> tuple[str, str] | None:
     found = difference(first, second, own_line)
     if found is None:
         return None
-    # An array that the program holds has no line, but what reads it has.
+    # An array that the program holds has no line of its own; its readers have one.
     constants = second.jaxpr.constvars
     readers = (eqn for eqn in second.jaxpr.eqns if any(v is const for v in eqn.invars for const in constants))
     text, _, line = found.partition(" at ")
@@ -296,12 +297,12 @@ def host_callback(e: Evidence) -> Iterable[Match]:
     """Finds callbacks from compiled code into Python."""
     program = e.program
     ops = [op for op in program.ops if op.name in CALLBACKS]
-    # equinox's error_if is in a branch that only an error takes: warning of diffrax for it was a false alarm.
+    # equinox's error_if is in a branch that only an error takes. A warning about it in diffrax was a false alarm.
     library, is_conditional = _library(ops), all(_is_in_branch(op.body) for op in ops)
-    # Errors that a package would raise: its callers cannot change anything, and whether they run is not known.
+    # Errors that a package raises: the user cannot change them, and it is unknown whether they run.
     if not ops or (library and is_conditional):
         return
-    # Only in the outermost level, and without results, can they be left out.
+    # XLA can drop them only at the outermost level, and only without results.
     silent = [op for op in program.body.ops if op.name in CALLBACKS and not op.makes]
     returning = sum(bool(op.makes) for op in ops)
     hidden, tried = len(ops) - returning - len(silent), None
@@ -321,7 +322,7 @@ def host_callback(e: Evidence) -> Iterable[Match]:
         "all of them are in branches, as for errors that are raised; whether they run is not known"
     ] * is_conditional
     seen += [f"all of them are in an installed package: {library}"] * bool(library)
-    # Next to errors that packages would raise, the user's own is what can be changed.
+    # If there are also errors raised by packages, report the user's own, which they can change.
     line = min(
         (op.line for op in ops if op.line), key=lambda line: owner_of(line.rpartition(":")[0]) != "user", default=""
     )
@@ -331,7 +332,7 @@ def host_callback(e: Evidence) -> Iterable[Match]:
         COSTS + (OF_LIBRARY if library else OF_USER),
         where=where_of(line),
         gain=tried.gain if tried else None,
-        # What is in a package is for its authors to change: its users can only look for a switch.
+        # Only the authors of a package can change it. Its users can look for an option that turns it off.
         severity="info" if is_conditional or library else None,
     )
 

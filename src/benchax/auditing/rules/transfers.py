@@ -88,7 +88,7 @@ def numpy_inputs(e: Evidence) -> Iterable[Match]:
     wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
     seen += [f"converted to 32 bits in each call: {', '.join(list_some(wide))}"] if wide else []
     seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
-    # A CPU takes over an array that begins at a multiple of 64 bytes without a copy: then nothing is to be gained.
+    # On CPU, JAX uses an array that is aligned to 64 bytes without a copy. Then there is nothing to gain.
     is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
     yield Match(
         f"{count(len(arrays), 'NumPy array')} of {size(sum(a.nbytes for a in arrays.values()))} among its inputs",
@@ -103,7 +103,8 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
     if e.transfers is None or "host to device" not in e.transfers.sees:
         raise NotMeasured("transfers to the device could not be seen")
     called = {(line.name, line.where): line for line in e.lines}
-    # JAX itself makes single numbers of NumPy's, as in `jnp.ones` and `grad`. Operations of one line go together.
+    # JAX itself creates single NumPy numbers, for example in `jnp.ones` and `grad`. Operations of one line belong
+    # together.
     arrays = [t for t in e.transfers.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
     groups = group_by(
         (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
@@ -132,7 +133,8 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
 
 def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
     """(on the device, as they were given): calls without arguments, which make theirs before the first."""
-    # Inputs of a case are on the device before any clock starts; what the function holds itself crosses in each call.
+    # The inputs of a case are on the device before any clock starts. Host arrays that the function holds are
+    # transferred in each call.
     unfed = replace(e.case, inputs=lambda: ((), {}), static=(), donate=(), jit=False)
     return replace(unfed, fn=_Held(e.case, e.seed, True)), replace(unfed, fn=_Held(e.case, e.seed, False))
 
@@ -180,7 +182,7 @@ def _reads_of_program(e: ProgramEvidence) -> Iterable[Match]:
     least = max(MANY_READS, READS_PER_CALL * e.log.counts["call"])
     for t in e.transfers.of("device to host"):
         line = lines.get((t.where or "", t.by))
-        # Reads one after another, as of all results at the end, wait once.
+        # Consecutive reads, such as all results at the end, wait only once.
         if t.count - t.in_a_row >= least and (line is None or is_costly(line, READ_SHARE)):
             yield _transferred(t, f"reads {t.what} back by {t.by}", READ_LESS, is_package=_is_package(e, t))
 
@@ -197,7 +199,7 @@ def _is_package(e: ProgramEvidence, t: ObservedTransfer) -> bool:
 
 
 def _watch_call(e: Evidence) -> Transfers:
-    # What compiles is called so, for then constants are part of the program.
+    # Only compiled functions count, because constants are then part of the program.
     call = e.prepared.program.call if e.failure is None else e.fn
     try:
         _call_once(call, e)  # transfers while it compiles are no part of a call
@@ -244,7 +246,7 @@ def _transferred(
     "device.",
 )
 def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
-    # The first time it has to be put there; an array that is overwritten in place is other data.
+    # The first transfer is necessary, and an array that is overwritten in place is new data.
     repeats = puts_by_place(event for event in e.log.of("put") if event.note.is_repeat).values()
     often = (events for events in repeats if len(events) >= OFTEN)
     by_line = group_by(often, lambda events: (events[0].where, events[0].by))
@@ -254,7 +256,7 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
         more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
         wall_s = e.watch.wall_s
         of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
-        # Python hands the copy over and goes on, so that its own time is a lower bound.
+        # The copy is asynchronous, so the time in Python is a lower bound.
         lost_s = max(lost_s, sum(map(_bytes, groups)) / RATE)
         yield Match(
             f"{by} puts the same {what}{more} on the device {count(len(groups[0]) + 1)} times",
@@ -358,7 +360,7 @@ MAKE_ONCE = "Make the array once and on the device, outside of the calls: jnp.as
 
 # ---- waits -----------------------------------------------------------------------------------------------------------
 #
-# Host and device that work alternately: waits in each step, clocks without a wait, work between calls.
+# Finds hosts and devices that work alternately: a wait in each step, a clock without a wait, work between calls.
 
 
 CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "default_timer")
@@ -395,7 +397,7 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Match]:
             yield _wait(e, line, is_timed=False)
         elif not any(each.holds(where[1]) for each in timeit_calls(tree)):
             loop = max((one.lineno for one in loops_around(tree, where[1])), default=0)
-            # An interval around all of the loop needs a single wait, after the loop.
+            # An interval around the whole loop needs only one wait, after the loop.
             yield _wait(e, line, is_timed=any(one.holds(where[1]) and one.first > loop for one in intervals(tree)))
     if not e.sees_methods:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
@@ -461,7 +463,7 @@ class Interval(NamedTuple):
     ),
 )
 def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
-    # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
+    # A package with its own loop, such as a sampler, may wait for its calls itself.
     lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
     for file, called in group_by(lines, lambda one: one[0][0]).items():
         tree = tree_of(file)
@@ -478,7 +480,7 @@ def _unawaited(file: str, interval: Interval, called: int, line: CallLine) -> Ma
             f"{interval.clock} {line.name} is called ({count(line.count)} calls were seen), and no line waits for it",
             "a call returns as soon as the work is handed to the device: what is timed is the start of it",
         ],
-        # The wait belongs before the second reading, or into what is timed.
+        # Wait before the second reading of the clock, or inside the timed function.
         where=(file, interval.last if interval.timed is None else called),
         related=[("called here", (file, called))],
     )
@@ -603,7 +605,7 @@ def host_between_calls(e: ProgramEvidence) -> Iterable[Match]:
     if not lines:
         raise NotApplicable(f"no line was seen to call compiled functions {SEVERAL_CALLS} times")
     elapsed_s, host_s = sum(line.elapsed_s for line in found), sum(line.host_s for line in lines)
-    # The host may well have its share of the work, as one that simulates data: a quarter is no fault.
+    # The host may have work of its own, such as a simulation. A quarter of the time is not a fault.
     if host_s >= max(LEAST_S, elapsed_s / 4):
         yield _host_work(lines, host_s, elapsed_s)
 

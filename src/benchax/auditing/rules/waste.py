@@ -235,7 +235,7 @@ def matmul_order(e: Evidence) -> Iterator[Match]:
         for side in (0, 1):
             view = op.reads[side].view(scaled=True)
             inner = view.source.maker
-            # A product that something else needs too has to be made anyway.
+            # A product that another operation also needs has to be computed anyway.
             if inner is None or inner.name != "dot_general" or any(value.uses != 1 for value in view.way):
                 continue
             contracted, batched = (view.sources(axes[side]) for axes in op.params["dimension_numbers"])
@@ -397,7 +397,7 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
     for selects in (group for body in e.program.bodies for group in _choices(body)):
         op, condition = selects[0], _number_behind(selects[0].reads[0])
         rate = _rarity(condition) if condition is not None else None
-        # One of two costly sides is done in vain, whichever is chosen; a side that is rarely used nearly always.
+        # If both sides are costly, one is always wasted. A costly side that is rarely used is nearly always wasted.
         sides = {is_true: _side(selects, is_true) for is_true in (True, False)}
         which = rate.is_of_true if rate else min(sides, key=lambda is_true: _sum(sides[is_true]))
         each = _sum(sides[which])
@@ -645,7 +645,7 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
     inputs = [_Depends(i not in fixed, frozenset((i,)) & fixed) for i in range(n)]
     parts = list(_parts(e.program.body, inputs, 1.0, 1.0))
     total = sum(part.work for part in parts)
-    # What is read and made element by element is fused with what varies, and costs little more.
+    # XLA fuses elementwise work with the varying part, so it costs little more.
     again = [
         p for p in parts if p.fixed and p.op.name in COSTLY and not p.op.is_backward and "vmap(jvp(" not in p.op.scope
     ]
