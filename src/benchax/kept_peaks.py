@@ -37,7 +37,7 @@ def read_peaks(path: Path) -> Peaks | None:
         if document["format"] != FORMAT:
             return None
         found = decode_value(document, Peaks)
-    # Damaged, or of another benchax. Harmless: it is measured anew.
+    # The file is damaged, or from another version of benchax. Harmless: measure again.
     except (OSError, ValueError, TypeError, KeyError, FormatError):
         return None
     rates = [found.memory_bytes_per_s, found.cache_bytes_per_s, *found.matmul_flops_per_s.values()]

@@ -187,9 +187,9 @@ def _for_function(name: str) -> str:
 
 # ---- kinds -----------------------------------------------------------------------------------------------------------
 #
-# A value against the annotation of its parameter. The check is lenient: a text is allowed for a number (`500ms`), a
-# number for a truth value, a NumPy scalar for a Python one. The code that reads a value checks its content. An
-# annotation that is not understood allows everything.
+# Checks a value against the annotation of its parameter. The check is lenient: it accepts a text for a number
+# (`500ms`), a number for a truth value, and a NumPy scalar for a Python one. The code that reads a value checks its
+# content. An unknown annotation accepts everything.
 
 _WORDS: dict[Any, str] = {
     str: "a text", bool: "True or False", int: "a whole number", float: "a number", types.NoneType: "None",

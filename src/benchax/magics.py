@@ -133,7 +133,7 @@ def function_of(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> tuple[Cal
     module = ast.parse(f"def {CELL}({', '.join(given)}): pass")
     vars(module.body[0])["body"] = [*before, returned]
     ast.fix_missing_locations(module)
-    # A copy: the function must not stay behind among the names of the notebook.
+    # A copy, so that the function does not stay among the names of the notebook.
     scope = dict(names)
     exec(compile(module, "<benchax>", "exec"), scope)
     return scope[CELL], given

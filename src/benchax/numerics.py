@@ -172,7 +172,7 @@ def tolerance_between_programs(dtype: Any) -> float:
 
 
 def _badness(leaf: LeafComparison) -> tuple[bool, float, float]:
-    # Where several leaves are equally far off, most often not at all, speak of one that has a tolerance.
+    # If several leaves are equally far off (usually not at all), describe one that has a tolerance.
     bound = leaf.numerics.tolerance
     return not leaf.numerics.agrees, leaf.excess, -1.0 if bound is None else bound
 
@@ -202,7 +202,7 @@ def _flat(tree: Any) -> list[tuple[str, Any]]:
 
 def _structure_difference(outputs: Any, reference: Any) -> str:
     """A sentence, or nothing where the two trees are built alike."""
-    # Dictionaries for their keys: in order, and quick to look up.
+    # Dictionaries, because their keys keep their order and are quick to look up.
     paths, expected = dict(_flat(outputs)), dict(_flat(reference))
     lacking = [path for path in expected if path not in paths]
     surplus = [path for path in paths if path not in expected]
@@ -214,7 +214,7 @@ def _structure_difference(outputs: Any, reference: Any) -> str:
     try:
         same = built == wanted
     except Exception:
-        # Static data of a user's pytree class may refuse `==` (arrays do). Then like paths must do.
+        # Static data of a user's pytree class may not support `==` (arrays do not). Then equal paths must be enough.
         same = not lacking and not surplus
     return "" if same else f"the outputs are {_short(built)} where the reference is {_short(wanted)}"
 
@@ -326,7 +326,7 @@ def _distances(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray | N
     if not jnp.issubdtype(a.dtype, np.inexact):
         a, b = _integers(a), _integers(b)
         x, y = a.astype(np.float64), b.astype(np.float64)
-        # Above 2**53 neighbours are one double: what is unequal differs by 1 at least.
+        # Above 2**53, neighboring integers are the same double, so unequal ones differ by at least 1.
         return np.where(a != b, np.maximum(np.abs(x - y), 1.0), 0.0), None, np.abs(y)
     x, y = _doubles(a), _doubles(b)
     distance = np.abs(x - y)
@@ -343,7 +343,7 @@ def as_doubles(x: np.ndarray) -> np.ndarray:
 
 
 def _integers(x: np.ndarray) -> np.ndarray:
-    # int4 and its kin have no arithmetic in NumPy; uint64 does not fit and stays.
+    # NumPy has no arithmetic for int4 and similar types. uint64 does not fit and stays.
     return x if x.dtype == np.uint64 else x.astype(np.int64)
 
 

@@ -33,7 +33,7 @@ Reach = Literal["build", "first_run", "samples", "all"]
 
 # ---- readers ---------------------------------------------------------------------------------------------------------
 #
-# Each makes a value out of what people write, and leaves a value as it is.
+# Each reader turns text into a value, and returns a value unchanged.
 
 
 def _bytes(value: Any) -> int:
@@ -380,7 +380,8 @@ def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
     return path, cast("dict[str, Any]", table)
 
 
-# Reading a file of 300 lines takes 3 ms, and each measurement asks twice. By time and size, since it may be edited.
+# Cached, because reading a file of 300 lines takes 3 ms and each measurement asks twice. The key has time and size,
+# because the file may be edited.
 @lru_cache(maxsize=8)
 def _read_tools(path: Path, mtime_ns: int, size: int) -> Any:
     import tomllib  # noqa: PLC0415  # help needs the table of options, and no file

@@ -156,7 +156,7 @@ def run_experiment(
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     case, about_wrapper = _open_wrapper(case, lab.options.seed)
     seed = lab.options.seed
-    # One that can do both measures by itself, and changes the case among others (`_apply_all`).
+    # A variant that can do both measures by itself, and changes the case when combined (`_apply_all`).
     plans, unplanned = prepare_ways(
         {
             name: VariantWay(v.title, partial(v.plan, case, given.get(name), seed, batch))
@@ -171,10 +171,10 @@ def run_experiment(
     }
     group = compare_ways(BASELINE, "as it is", case, ways, lab)
     rows = {**group.rows, **unplanned}
-    # Where all were to be tried, what would show nothing is left out.
+    # If all variants were requested, leave out those that show nothing.
     unasked = {} if was_asked else {name: row for name, row in rows.items() if row.status == "not_available"}
-    # Last, because each takes as long as all the others together, and there may be a limit of time. Also where the
-    # function fails as it is: a variant such as static may be what helps.
+    # These run last: each takes as long as all the others together, and time may be limited. They also run if the
+    # function itself fails, because a variant such as static may help.
     own = [one for plan in plans.values() for one in plan(lab)]
     curves = tuple(one for one in own if isinstance(one, Curve))
     listed = tuple(rows[name] for name in variants if name in rows and name not in unasked)
@@ -267,7 +267,8 @@ def add_combination(
         return replace(found, remarks=(*remarks, Remark("no-combination", "info", text)))
     less: dict[str, ChangedCase] = {}
     for name in on if is_ablation else ():
-        # Applied anew: what only applies after the one left out (float32 sums after bf16) goes with it.
+        # Apply the others again: a variant that depends on the omitted one, such as float32 sums after bf16, goes with
+        # it.
         others = [each for each in candidates if each.name in on and each.name != name]
         changed, still_on, _ = _apply_all(case, others, given, seed)
         if still_on:
@@ -331,7 +332,7 @@ def _apply_all(
             one.case,
             max(tolerances, default=None),
             settings={**whole.settings, **one.settings},
-            # Of those that convert, a combination has one at most.
+            # A combination has at most one variant that converts.
             rounds_to=whole.rounds_to or one.rounds_to,
         )
         on.append(variant.name)
@@ -402,7 +403,7 @@ def with_eager(case: Case) -> tuple[Case, ...]:
     """Returns the eager form of the case, and the case. If the function has no eager form, returns only the case."""
     is_jitted = hasattr(case.fn, "lower")
     fn = getattr(case.fn, "__wrapped__", None) if is_jitted else case.fn
-    # A method that is jitted shows the function under the jit, which knows no instance.
+    # A jitted method exposes the function under the jit, which has no instance.
     if not case.jit or fn is None or (is_jitted and isinstance(case.fn, MethodType)):
         return (case,)
     return replace(case.eager(), fn=fn), case

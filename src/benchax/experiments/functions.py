@@ -44,7 +44,7 @@ def plain(case: Case, seed: int = 0) -> Case:
         inputs = abstract_inputs(replace(case, jit=True))
         return replace(case, fn=OfArrays(fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
     under = getattr(fn, "__wrapped__", None)
-    # Under a bound method stands the function without its object, which would be called with one argument too few.
+    # `__wrapped__` of a bound method is the function without its object, so a call would lack an argument.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
         wrapper: type[Any] = type(fn)  # a class of equinox's is called _JitWrapper, which nobody wrote
         kind, package = wrapper.__name__.lstrip("_"), wrapper.__module__.partition(".")[0]
@@ -81,7 +81,7 @@ def _refuse_stateful(case: Case, seed: int) -> None:
     args, kwargs = case.inputs()
     if not is_stateful((args, dict(kwargs))):
         return
-    # With the inputs that were just made: a factory may draw others when it is called again.
+    # Use the inputs from above: a factory may draw others when it is called again.
     names = prepare(replace(case, jit=True, inputs=lambda: (args, kwargs)), seed).subject_of().mutated
     if names:
         raise NotAvailable(
@@ -173,7 +173,7 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
     """
     if one.inputs is other.inputs:
         return one, other
-    # Not one set of inputs, converted inside: that would time the conversion.
+    # Don't convert one set of inputs inside: that would time the conversion.
     one, other = plain(one, seed), plain(other, seed)
     both = partial(by_position, one.inputs, other.inputs)
     first, second = make_inputs(one, seed), make_inputs(other, seed)
@@ -299,7 +299,8 @@ def _guess(case: Case, inputs: Inputs, rows: Mapping[int | str, int]) -> tuple[A
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
     before = _output_shapes(case, inputs, ())
     after = {chosen: _output_shapes(case, inputs, chosen) for chosen in _choices(rows)} if before is not None else {}
-    # The fewest that make the outputs grow: x of x @ w, though w may have as many rows. Of a loss the most: x and y.
+    # Choose the fewest arguments that make the outputs grow: x of x @ w, although w may have as many rows. For a loss,
+    # choose the most: x and y.
     if grown := [chosen for chosen, shapes in after.items() if _grows(before, shapes)]:
         return grown[0], "outputs"
     if kept := [chosen for chosen, shapes in after.items() if shapes == before]:
@@ -449,5 +450,5 @@ class StateFirst:
     def __call__(self, state: list[Any], *args: Any, **kwargs: Any) -> CallOutcome:
         call = self.merge([*jax.tree.leaves(reveal((args, kwargs))), *state])
         outputs = _under(self.case)(*call[0], **call[1])
-        # What it returns may be, or hold, such objects.
+        # The result may be, or contain, such objects.
         return CallOutcome(take_apart(outputs).leaves, take_apart(call).values)

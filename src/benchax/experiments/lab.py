@@ -131,11 +131,11 @@ class WorkerLab:
                 )
                 if not isinstance(found, Failure):
                     return replace(found, failures=failures | found.failures)
-                # The run in float64 took the worker with it: the sides are looked at again, without it.
+                # The run in float64 killed the worker: look at the sides again without it.
                 if found.stage == REFERENCE:
                     no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
                     continue
-                # A worker that dies outside of any look, as at its start, is laid to the baseline: that ends the loop.
+                # If a worker dies outside of any look, as at its start, blame the baseline. That ends the loop.
                 guilty = next((side for side in left if found.stage == f"check of {side.name}"), sides[0])
                 failures[guilty.name] = found
                 left.remove(guilty)
@@ -236,7 +236,7 @@ def time_pairs(pairs: Sequence[Pair], options: Options, effort: Effort, report: 
     found: dict[str, Comparison] = {}
     paired_runs: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
     for pair in pairs:
-        # With the variant in its name, which progress shows.
+        # Its name contains the variant, which progress shows.
         case_id = replace(pair.one.id, variant=pair.name)
         versions = Version(pair.one_label), Version(pair.other_label)
         try:
@@ -248,7 +248,7 @@ def time_pairs(pairs: Sequence[Pair], options: Options, effort: Effort, report: 
             found[pair.name] = Comparison(case_id, "run", *versions, "unclear", problem, failure=failure)
         else:
             sides = Side(pair.one_label, one), Side(pair.other_label, other)
-            # Settings of JAX hold for a process, which all pairs of a session share.
+            # JAX settings apply to a whole process, which all pairs of a session share.
             group = paired_runs.setdefault(tuple(sorted(pair.settings.items())), {})
             group[pair.name] = PairedRun(case_id, sides, versions, options)
     begun = monotonic()
@@ -321,7 +321,7 @@ def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
 def revive(folder: Path) -> Benchmark:
     """In the process of a pair, before its backend starts: sets the condition, and gives the benchmark."""
     told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
-    # First of all: XLA reads its flags once, when the backend starts.
+    # This comes first: XLA reads its flags once, when the backend starts.
     os.environ.update(told["environ"])
     content = (folder / "benchmark.pickle").read_bytes()
     os.chdir(told["folder"])  # where relative paths of the user's function start
@@ -400,7 +400,7 @@ def _leaf(a: np.ndarray, b: np.ndarray) -> _LeafErrors:
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     worst = float(distance.max(initial=0.0))
     scale = scale or worst  # a reference of zeros: all of the output is error
-    # Where nothing is finite on both sides there is no number, not one of zero.
+    # If no element is finite on both sides, there is no number, not zero.
     largest = None if b.size and not finite.any() else worst / scale if worst else 0.0
     step = max(1, a.size // MOST_IN_MEDIAN)
     counted = finite[::step] & (b[::step] != 0)
@@ -476,7 +476,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
     seen, failures = dict[str, Observation](), dict[str, Failure]()
-    # `build_s` is a compilation, not a reading of what the persistent cache has kept.
+    # `build_s` is the time of a real compilation, not of a hit in the persistent cache.
     with warnings.catch_warnings(), without_cache():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
         reference = _Reference(no_reference)
@@ -490,7 +490,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
                     seen[side.name] = look(side, seed, reference)
             except (Exception, SystemExit) as error:
                 failures[side.name] = diagnose(error, "check")
-                # Without the baseline there is nothing that the others could be beside.
+                # Without the baseline, there is nothing to compare the others with.
                 if side is sides[0]:
                     break
     return Study(seen, failures, Json(jax_facts()))
@@ -501,7 +501,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
     built, subject, hlo = prepared.built, prepared.call_first().subject, prepared.hlo
     absent: list[Absent] = []
     counted = cost(built.compiled, hlo) if built.compiled else None
-    # XLA's text shows large constants as {...}: by it alone, programs that differ in their values would be one.
+    # XLA's text abbreviates large constants as {...}, so programs with different values can have the same text.
     stablehlo = built.lowered.as_text() if built.lowered and elides_constants(hlo) else ""
     return Observation(
         signature=subject.inputs.signature,
@@ -568,7 +568,7 @@ class _Reference:
 
     def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
         """The first call is about the baseline. Raises `NotMeasured` if there is nothing to compare with."""
-        # What cannot be traced, such as a loop of Python's, is compared: its numbers are looked at for what they are.
+        # A function that cannot be traced, such as one with a Python loop over values, is compared all the same.
         draws_others = None not in (draws, self._draws) and draws != self._draws
         if self._is_unused and draws_others and self.expected is not None:
             self.expected = self._run = None
@@ -664,7 +664,7 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> di
             say(f"calls, {way}")
             outputs: list[Any] = []
             try:
-                # Its programs are what is counted: none of them is forgotten on the way.
+                # These programs are counted, so keep them all.
                 first = replace(prepare(cases[0], seed), forgets=False)
                 calls = [_count_call(first.on_inputs_of(case, seed), outputs, right) for case in cases]
                 found[way] = Counted(tuple(calls))
@@ -685,10 +685,10 @@ def _count_call(prepared: Prepared, outputs: list[Any], right: Sequence[Any]) ->
 
     with watch() as watched:
         result, first_s = call()
-    # The same call again, warm: what the first took beyond it was tracing, lowering and compiling.
+    # Repeat the call warm: the first one's additional time was tracing, lowering, and compiling.
     _, again_s = call()
     outputs.append(result)
-    # What JAX compiles for operations outside of jit, and inside of another program, is none of the function's own.
+    # Programs for operations outside of jit, or inside another program, do not belong to the function.
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
     compiled = prepared.built.compiled if programs else None
     found = cost(compiled, prepared.hlo) if compiled else None

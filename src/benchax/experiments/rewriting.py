@@ -138,7 +138,7 @@ def run_wide(equation: Any, operands: list[Any]) -> list[Any]:
     sums, params = {each.position: each for each in find_running_sums(equation)}, equation.params
     consts, carry, xs = split_operands(equation, operands)
     body, count = params[BODIES[equation.primitive.name]], len(carry)
-    # What is added is asked for beside what the body returns.
+    # The body returns the added term in addition to its own results.
     asking = body.jaxpr.replace(outvars=[*body.jaxpr.outvars, *(each.added for each in sums.values())])
 
     def narrow(state: Sequence[Any]) -> list[Any]:

@@ -400,9 +400,9 @@ def wrongness(tolerance: float | None, seen: Observation, baseline: Observation)
     if found.nans > own.nans:
         return f"{found.nans} values{leaf} are NaN where {where} has numbers"
     permitted = seen.bound if tolerance is None else tolerance
-    # Where a function is so sensitive that rounding its inputs moves its results, nothing in that precision is right.
+    # If rounding the inputs alone moves the results of a function, nothing in that precision can be right.
     permitted = max(permitted, ROUNDINGS * (seen.rounding_rel or 0.0))
-    # A function that is off by 1 % itself does not become wrong in bf16.
+    # A function with an error of 1 % of its own is not wrong in bf16.
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
         share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
         return f"{share}; permitted is {percent(permitted)}"
@@ -424,7 +424,7 @@ def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow
     is wrong."""
     if comparison.differs and comparison.numerics and row.errors is None:
         return wrong_row(row, comparison.numerics.why)
-    # It says, by other rules, what the errors say.
+    # It repeats, by other rules, what the errors show.
     kept = tuple(remark for remark in comparison.remarks if remark.code != "outputs-differ")
     comparison = replace(comparison, remarks=kept, numerics=None)
     if comparison.failure is not None:
@@ -573,7 +573,7 @@ def judge(
             absent = Absent("comparison", "the compiled program is that of the baseline")
             row = replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
         rows[name] = row
-    # A wrong result is the fastest one, and the same program takes the same time: neither is timed.
+    # Don't time these: a wrong result is the fastest one, and the same program takes the same time.
     due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
     pairs = [Pair(name, baseline.name, case, name, changed[name].case, changed[name].settings) for name in due]
     for name, comparison in lab.time_pairs(pairs, looks).items():

@@ -103,7 +103,7 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
     sampler, failure = TrialSampler(request), None
 
     def announce(step: str, share: float = 0.0) -> None:
-        # Every call has the whole of its budget.
+        # Every call gets the full budget.
         if step not in OF_OURS:
             say(STEPS.get(step, step), again=True, shape=sampler.shape, **record.news())
 
@@ -130,7 +130,7 @@ def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str
     if make is not None or is_maker:
         key = jax.random.key(seed)
         made = make(key, made) if make is not None else made(key)
-    # Named tuples are one input, as any other pytree is.
+    # Like any other pytree, a named tuple is one input.
     return (made if type(made) is tuple else (made,)), {}
 
 
@@ -203,7 +203,7 @@ class TrialSampler:
         record.enter("run")
         with watch_compiles() as log:
             subject, ns = _one_call(subject)
-        # A call that asked for a program contains compiling, however long it is, and is no reading.
+        # A call that requested a program includes compilation, so it is not a reading.
         is_reading = ns >= LONG_CALL_NS and not log.was_asked
         return subject, samples_of_calls([ns]) if is_reading else None, ns / 1e9
 
@@ -218,7 +218,7 @@ class TrialSampler:
         calls_s = [min(each.per_call_s) for each in before if each.timer == "wall"]
         with record.or_absent(what), watch_compiles() as log:
             samples = read_trial(timer, subject, self.request.options, min(calls_s, default=0.0))
-            # A timer that prepares compiles what it needs.
+            # A timer with a preparation step compiles its programs there.
             record.compiles += log.compiles if timer == "wall" else 0
             return [samples]
         return []
@@ -276,7 +276,7 @@ def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
 
 
 def _join(trials: list[Samples]) -> Samples:
-    # Not 1: the clock's step is judged by how long a reading is, and one of many calls is that much longer.
+    # Not 1: the clock's step is compared with the length of a reading, and a reading of many calls is that much longer.
     iterations = min(trial.iterations for trial in trials)
     return replace(
         trials[0],

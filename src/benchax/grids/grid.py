@@ -155,7 +155,7 @@ def grid(
         run = start_run(spec, agents, report)
         run.go()
     for _, error in run.unstored:
-        # 3: whoever called `grid`, past its guard
+        # 3 frames up is the caller of `grid`, outside its guard.
         warnings.warn(f"a cell was measured but not stored: {error}", stacklevel=3)
     return result_of(run)
 
@@ -218,7 +218,7 @@ def start_run(spec: GridSpec, agents: Agents, report: Listener, clock: Callable[
     if resume and store is None:
         raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
     run_id, rows = earlier(store, spec.plan, resume) if resume else ("", {})
-    # Workers are ready, and their environment is known, before the first cell: none pays for that.
+    # Start the workers and read their environment before the first cell, so that no cell pays for it.
     needed = (dict(spec.plan.functions), spec.check, next(iter(spec.plan.points)).make)
     begun = clock()
     nodes = agents.start(needed, CallLimits(lambda stage: spec.limits.compile_s))
@@ -402,7 +402,7 @@ class GridRun:
     def _begin(self, item: tuple[str, DataPoint], node: Node) -> CellJob | None:
         """The cell has its turn; None if there is no time left for it."""
         function, point = item
-        # One whose node was lost has its turn once more.
+        # A cell whose node was lost runs once more.
         is_again = self.attempts.pop((function, point.label), None) is not None
         share_s, total_s, left = None, self.spec.limits.total_s, self.left + is_again
         if total_s is not None:
@@ -487,7 +487,7 @@ class GridRun:
         return replace(row, samples=join_trials(row.samples), remarks=(*shape, *row.remarks))
 
     def _cell(self, function: str, label: Label, row: Measurement, outputs: tuple[Any, ...], not_kept: str) -> Cell:
-        # Workers keep to what was left when they began; on several nodes others have ended since.
+        # Workers keep to the time that was left when they began. On several nodes, others have ended since.
         limit, taken = self.spec.output_limit_bytes, size_bytes(outputs)
         if row.failure is not None:
             not_kept = f"the cell has the status {row.failure.kind.replace('_', ' ')}"
@@ -520,7 +520,7 @@ class GridRun:
         """Cells without a turn: in the result, not in the store, so that `resume` finds them missing."""
         for function, point in left:
             if (function, point.label) not in self.cells:
-                # In the environment of the first node, also for cells that did not start.
+                # Uses the environment of the first node, also for cells that did not start.
                 attempt = CellAttempt(self.nodes[0], 0.0, None, 0, {})
                 row = self._row(function, point, Failure(kind, "start", why), attempt)
                 absent = Absent("outputs", why)

@@ -102,7 +102,7 @@ def agreement(outputs: Any, reference: Any) -> Numerics:
     # The reference may be the coarser one; the bound is always that of the type of the first argument.
     is_coarser = _tolerance(reference) > _tolerance(outputs)
     pair = (reference, outputs) if is_coarser else (outputs, reference)
-    # Against "float64", because there types of one kind may differ in width: f32 beside bf16 is what grids are for.
+    # Not for "float64", because its types of one kind may differ in width: grids compare f32 with bf16.
     return replace(compare(*pair, against="float64"), reference="baseline")
 
 
@@ -136,7 +136,7 @@ def clean_arrays(tree: Any, clip: tuple[float, float] | None, nan_to_num: bool) 
 def _clean_leaf(leaf: Any, clip: tuple[float, float] | None, nan_to_num: bool) -> Any:
     if not isinstance(leaf, np.ndarray):
         return leaf
-    # bfloat16 and its kin are no numbers to np.clip and np.nan_to_num.
+    # np.clip and np.nan_to_num do not accept bfloat16 and similar types.
     found = leaf.astype(np.float32) if leaf.dtype.kind == "V" else leaf
     if clip is not None:
         found = np.clip(found, *clip)

@@ -144,7 +144,7 @@ def trial_seed(seed: int, label: Label, trial: int) -> int:
     """Returns the seed of one trial's inputs. It depends on the label, not on its place, so that a point keeps its
     inputs when others are added or removed. It is the same for all functions."""
     text = f"{seed}|{type(label).__name__}|{label}|{trial}"
-    # 31 bits: what `jax.random.key` takes as it is whether or not x64 is on.
+    # 31 bits, because `jax.random.key` takes such a number unchanged with or without x64.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _distinguish(name: Any, taken: Mapping[Any, Any]) -> Any:
-    # 1, 1.0 and True are one key to a dict, and read as one label.
+    # For a dict, 1, 1.0, and True are the same key; as labels they look the same.
     if name not in taken:
         return name
     number = 2

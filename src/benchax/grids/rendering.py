@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 def chart_lines(g: GridResult) -> Chart:
     """A line per function over the data, which is a logarithmic axis where its labels are numbers; and the limit."""
-    # bool is an int, and a label of that kind no size.
+    # bool is a subclass of int, but such a label is not a size.
     sizes = [d for d in g.data if isinstance(d, int | float) and not isinstance(d, bool) and 0 < d < math.inf]
     is_of_sizes = len(sizes) == len(g.data) > 1
     places = [float(d) for d in sizes] if is_of_sizes else [float(i) for i in range(len(g.data))]
@@ -256,7 +256,7 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     """fastest: f1 (n=4, 64); f1 or f3, not told apart (n=1024)"""
     winners: dict[tuple[str, ...], list[str]] = {}
     for label, places in ranking.by_data.items():
-        # Those that share a place do so in any order.
+        # Functions that share a place come in any order.
         if first := tuple(sorted(each.label for each in places if each.place == 1)):
             winners.setdefault(first, []).append(str(label))
     parts = [
@@ -434,7 +434,7 @@ def _mean_of_ends(values: Sequence[float | None]) -> float | None:
 def _ranks(found: Sequence[tuple[str, float | None, Estimate]]) -> tuple[Rank, ...]:
     """Ranks (label, seconds, ratio): those that overlap with the first of a place share it."""
     order = sorted(found, key=lambda each: each[2].value)
-    # Without an interval nothing is known of how far a median may be off.
+    # Without an interval, the error of a median is unknown.
     ends = [(0.0 if e.low is None else e.low, math.inf if e.high is None else e.high) for _, _, e in order]
     places = share_places(ends, lambda first, one: one[0] > first[1])
     return tuple(

@@ -218,7 +218,7 @@ class GridResult:
         taken = {samples.timer for cell in self.cells for samples in cell.measurement.samples}
         if timer is not None and timer not in taken:
             raise UsageError(f"no cell has readings by {timer!r}", one_of(taken, str(timer)))
-        # Of a failed cell too: the trials before the one that failed were measured.
+        # This includes failed cells: the trials before the failure were measured.
         found = self._of_trials(np.float64, lambda cell: cell.elapsed_by(timer))
         if self.fill is not None and self.timeout_s is not None:
             return np.ma.MaskedArray(found.filled(self.timeout_s), mask=False)
@@ -353,7 +353,7 @@ class GridResult:
                     writer.writerow([label, i, *texts])
 
     def _times(self) -> np.ndarray[Any, Any]:
-        # pandas and xarray have no masks; the status beside a NaN says what it stands for.
+        # pandas and xarray have no masks. The status next to a NaN gives its meaning.
         return np.ma.filled(self.timings, np.nan)
 
     def table(self) -> str:
@@ -396,5 +396,5 @@ _FIELDS = (
 
 
 def _text(seconds: float) -> str:
-    # All digits, so that what is read back is the same number.
+    # Write all digits, so that reading gives the same number.
     return "" if np.isnan(seconds) else repr(float(seconds))

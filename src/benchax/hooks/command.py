@@ -132,7 +132,8 @@ def _furnish(folder: Path, hook: str, settings: Mapping[str, Any], env: Mapping[
     (folder / "processes").mkdir()
     path = folder / "path"
     path.mkdir()
-    # A copy: it must have this name, and nothing of ours beside it that the program could import.
+    # A copy, because the file must have this name, and no other file of benchax may be next to it, where the program
+    # could import it.
     shutil.copyfile(startup.__file__, path / "sitecustomize.py")
     (path / "settings.json").write_text(json.dumps({"hook": hook, "settings": dict(settings)}), encoding="utf-8")
     return {**env, "PYTHONPATH": os.pathsep.join([str(path), *filter(None, [env.get("PYTHONPATH")])])}
@@ -164,7 +165,7 @@ def _wait(program: subprocess.Popen[bytes], limit_s: float | None, on_wait: Call
         except subprocess.TimeoutExpired:
             elapsed_s = time.monotonic() - begun
         if limit_s is not None and elapsed_s >= limit_s:
-            # Listed before: when the program has ended, its children are no longer to be found as such.
+            # List the children first: after the program has ended, they are no longer its children.
             children = _family(program)
             program.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -251,7 +252,7 @@ def _is_in_foreground() -> bool:
 
 def _processes(folder: Path) -> list[dict[str, Any]]:
     """The documents of `startup.py`, first process first."""
-    # The second part of a name is when its process began; numbers of processes are given again.
+    # The second part of the name is the start time of the process, because the system reuses process numbers.
     files = sorted((folder / "processes").glob("*.json"), key=lambda file: int(file.stem.split("-")[1]))
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 

@@ -73,14 +73,14 @@ class Process:
         """Ends our part from another thread if the main one never comes back from a call of compiled code."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        # The handler in C writes there, whatever the main thread does.
+        # The C handler writes there, whatever the main thread does.
         theirs = signal.set_wakeup_fd(writer)
         if theirs != -1:  # the program has its own, as an event loop does, and only one is possible
             signal.set_wakeup_fd(theirs)
             os.close(reader)
             os.close(writer)
             return
-        # A forked child would write into our pipe.
+        # Otherwise a forked child would write into this pipe.
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
         threading.Thread(target=self.await_sigterm, args=(reader,), daemon=True).start()
 
@@ -94,14 +94,14 @@ class Process:
     def on_sigterm(self, number: int, frame: object) -> None:
         """Python comes here only between two lines of it; `watch_sigterm` is for one long call of compiled code."""
         self.end("SIGTERM")
-        # And die of it, as without us: who waits for the program sees how it ended.
+        # Then end by the signal, as without benchax, so that a waiting process sees the same exit status.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     def end(self, how: str) -> None:
         """Once; not in a child that was forked off after the hook, which would report its parent's numbers."""
-        # Taken for good and never waited for: SIGTERM may come in the middle of the end by `atexit`, on the same
-        # thread.
+        # Acquired without waiting and never released: SIGTERM may arrive in the middle of the `atexit` handler, on the
+        # same thread.
         if os.getpid() != self.pid or not self.lock.acquire(blocking=False):
             return
         wall_s = time.perf_counter() - self.begun
@@ -196,7 +196,7 @@ def step_aside() -> None:
         if error.name != "sitecustomize":
             raise
     finally:
-        # The import that runs us wants a module of this name afterwards.
+        # The import system expects a module of this name afterwards.
         if ours is not None:
             sys.modules.setdefault("sitecustomize", ours)
 

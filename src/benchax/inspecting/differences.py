@@ -85,7 +85,7 @@ _NUMBER = re.compile(r"\d+")
 def align_and_diff(before: str, after: str, labels: tuple[str, str], language: Language, context: int = 3) -> list[str]:
     """Returns lines of a unified diff. It uses the original texts if only names would differ."""
     old, new = before.splitlines(), after.splitlines()
-    # With new names first. Where that leaves nothing, the names are all that differs, and these are then shown.
+    # First, rename everything consistently. If no difference remains, names are the only difference, so show them.
     for ours in (_rename(old, new, language), old):
         if lines := list(difflib.unified_diff(ours, new, *labels, n=context, lineterm="")):
             return lines
@@ -196,7 +196,7 @@ def _line_changes(
     sums: list[dict[str, float]] = [{}, {}]
     for found, lines in zip(sums, (before.lines, after.lines), strict=True):
         for line in lines:
-            # Another commit lies in another folder.
+            # Another commit is in another folder.
             place = without_folders(line.source) or NOT_YOURS
             found[place] = found.get(place, 0.0) + amount(line)
     return _changes(sums[0], sums[1], unit)

@@ -123,7 +123,7 @@ def _abstract(leaf: Any, mesh: MeshSpec | None) -> Any:
         return leaf
     spec = parse_spec(leaf)
     if spec.dtype == "key":
-        # Only asked for its type: `inspect` makes no data, so that what does not fit here can be looked at.
+        # Only the type matters: `inspect` makes no data, so you can inspect programs that do not fit into memory.
         return jax.eval_shape(
             lambda: jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
         )
@@ -139,7 +139,7 @@ def _build(case: Case, prepared: Prepared) -> tuple[str, ...]:
         BenchaxError: it cannot be built.
     """
     with warnings.catch_warnings(record=True) as caught:
-        # By default Python shows a warning of one line once in a process, and the second inspection would hear nothing.
+        # By default, Python shows a warning from one line only once per process. A second inspection would miss it.
         warnings.simplefilter("always")
         try:
             _ = prepared.built
@@ -263,7 +263,7 @@ def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
     found: list[Constant] = []
     for value in index(traced.jaxpr).consts:
         if hasattr(value.const, "shape") and value.dtype is not None:
-            # The first operation that reads it, and the user's line of it.
+            # The first operation that reads it, with the user's line.
             use = f"{value.readers[0].name}{value.readers[0].at}" if value.readers else ""
             found.append(Constant(value.spec, value.size_bytes, use))
     return tuple(sorted(found, key=lambda constant: -constant.size_bytes))

@@ -24,7 +24,7 @@ from benchax.machine.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps
 from benchax.model import Environment, Noise, Remark, Severity
 from benchax.units import number, percent, seconds
 
-# Above these something is said. 5 %: by default, a comparison calls "same" what differs by less.
+# The doctor reports values above these limits. 5 %: by default, a comparison calls smaller differences "same".
 LOST_SHARE = 0.02
 SPREAD, EFFECT = 0.05, 0.05
 CLOCK_S = 1e-6
@@ -93,7 +93,7 @@ def spin() -> int:
 def interpreter() -> Interpreter:
     hooks = {"sys.settrace": sys.gettrace(), "sys.setprofile": sys.getprofile()}
     tracers = [f"{getattr(hook, '__module__', '?')} ({how})" for how, hook in hooks.items() if hook is not None]
-    # From Python 3.12 on coverage, debuggers and profilers may sit here instead.
+    # Since Python 3.12, coverage, debuggers, and profilers may register here instead.
     monitoring = getattr(sys, "monitoring", None)
     tracers += [name for i in range(6) if monitoring and (name := monitoring.get_tool(i))]
     # Debug builds of CPython, and only they, have this function.

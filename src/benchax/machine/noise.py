@@ -48,16 +48,16 @@ else:
         return getrusage(RUSAGE_SELF).ru_nivcsw
 
 
-# The kernel books CPU time in ticks of 10 ms, by looking who runs at each tick. A share of p seen in n ticks has a
-# standard error of sqrt(p (1 - p) / n), and the two ends of the interval may each be off by a tick per core.
-# 50 ticks in all: at most 7 points of 100 (3 points for a share of 5 %). 10 per core: the ends cost at most 10 %.
+# The kernel accounts CPU time in ticks of 10 ms by checking who runs at each tick. A share of p seen in n ticks has a
+# standard error of sqrt(p (1 - p) / n), and each end of the interval can be off by a tick per core. 50 ticks in total
+# give at most 7 points of 100 (3 points for a share of 5 %). With 10 per core, the ends cost at most 10 %.
 _TICK_S = 0.01
 _MIN_TICKS = 50
 _MIN_TICKS_PER_CORE = 10
 
 BUSY_SHARE, STEAL_SHARE = 0.1, 0.02
 """The shares of all CPU time: above these, other processes and the hypervisor are worth a remark."""
-# Not work of anybody: waiting, or the time of somebody else's machine. Guests are counted in user and nice already.
+# No work: waiting, or time that the hypervisor gave to another machine. User and nice already include guests.
 _NOT_BUSY = frozenset({"idle", "iowait", "steal"})
 _COUNTED_TWICE = frozenset({"guest", "guest_nice"})
 
@@ -107,13 +107,13 @@ def between(begun: Reading, ended: Reading, load_1m: float | None = None) -> Noi
     """
     if begun.by_kind is None or ended.by_kind is None:
         return Noise(load_1m)
-    # Counters are known to step back now and then (psutil issues 392, 645, 1210): never below zero.
+    # Counters sometimes step back (psutil issues 392, 645, 1210), so never go below zero.
     spent = {k: max(0.0, ended.by_kind[k] - v) for k, v in begun.by_kind.items() if k not in _COUNTED_TWICE}
     total_s = sum(spent.values())
     if total_s < begun.least_s:
         return Noise(load_1m)
     busy_s = sum(s for kind, s in spent.items() if kind not in _NOT_BUSY)
-    # Ours is counted exactly, busy time tick by tick: the difference may fall a little below zero.
+    # Our own time is exact, but busy time is counted in ticks, so the difference may be slightly below zero.
     others_s = max(0.0, busy_s - (ended.own_s - begun.own_s))
     steal_s = spent.get("steal")
     return Noise(load_1m, others_s / total_s, None if steal_s is None else steal_s / total_s)
@@ -129,7 +129,7 @@ def _own_s() -> float:
     # process_time is exact; psutil's figure for the same is rounded down to ticks.
     total_s = time.process_time() + own.children_user + own.children_system
     for pid in descendants(process.pid):
-        # Gone since it was listed: then it is among the ended ones at the next reading.
+        # It has ended since it was listed. The next reading counts it among the ended ones.
         with suppress(psutil.Error):
             times = psutil.Process(pid).cpu_times()
             total_s += times.user + times.system + times.children_user + times.children_system
@@ -171,7 +171,7 @@ def paused_gc() -> Iterator[None]:
     over in a suite. Old objects did not become garbage just now.
     """
     was_enabled = gc.isenabled()
-    # Before `disable`, so that garbage of the previous case is not carried through all samples of this one.
+    # Collect before `disable`, so that garbage of the previous case does not stay through all samples of this one.
     gc.collect(1)
     gc.disable()
     try:
@@ -311,7 +311,7 @@ def note_pace(where: Environment, folder: Path | None = None) -> float | None:
     Returns:
         The standard deviation of their logarithms, as a share; None if fewer than `LEAST_MOMENTS` are known.
     """
-    # Hashing is other code in another Python; a home folder may be shared by machines.
+    # Each Python version hashes with different code, and machines may share a home folder.
     digest = hashlib.blake2b(f"{where.host}\n{where.processor}\n{where.python}".encode(), digest_size=8)
     path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "pace") / f"{digest.hexdigest()}.txt"
     known, now = _read(path), _now_s()

@@ -81,7 +81,7 @@ _ADVICE: tuple[tuple[Callable[[BaseException, str], object], FailureKind, str], 
         ),
     ),
     (
-        # Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame.
+        # The call of the function itself raised it. An error inside the user's code would have a frame there.
         lambda error, text: isinstance(error, TypeError) and _MISSING.search(text) and user_line(error) is None,
         "error",
         (
@@ -132,10 +132,10 @@ def _message(error: BaseException) -> str:
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     if _is_bad_argument(error) and (path := _PATH.search(str(error))) and (kind := _TYPE.search(str(error))):
         return f"{type(error).__name__}: jax.jit does not take {path[1].rstrip('.')}, a {kind[1]}"
-    # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
+    # JAX's messages can fill pages. The first sentence says what happened, and the traceback keeps the rest.
     first_line, _, rest = str(error).strip().partition("\n")
     if first_line.endswith(":"):
-        # What it announces belongs to it: the sizes that vmap found, and of which arguments.
+        # The announced list belongs to the sentence: the sizes that vmap found, and for which arguments.
         lines = cap(rest, LONGEST_TRACEBACK).splitlines()
         listed = itertools.takewhile(lambda line: line.lstrip().startswith("*"), lines)
         first_line = " ".join([first_line, *(line.strip(" *") for line in listed)])
@@ -246,7 +246,7 @@ def _use(error: BaseException) -> TracedUse | None:
         return "size"
     if isinstance(error, IndexError) and _SLICE.search(text):
         return "size"
-    # Some are plain TypeErrors (a traced shape), told by the sentence that JAX adds to all of them.
+    # Some are plain TypeErrors (a traced shape), recognized by the sentence that JAX adds to all of them.
     if not isinstance(error, _TRACER_ERRORS) and "was not available in Python because it depends" not in text:
         return None
     if any(each in text for each in _SIZE_TEXTS):
@@ -265,7 +265,7 @@ def _failing_expression(error: BaseException) -> tuple[str, ast.expr, FrameType]
         return None
     text = _text_of(own[-1][0])
     try:
-        # In parentheses it may go over several lines.
+        # In parentheses, an expression may span several lines.
         return text, ast.parse(f"({text})", mode="eval").body, own[-1][1]
     except (SyntaxError, ValueError):  # a statement, or a source that is not there
         return None

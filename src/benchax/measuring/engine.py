@@ -165,7 +165,7 @@ def _sample_with(
             taken_s=warmup.long_calls_s if name == "wall" else (),
         )
     record.compiles += log.compiles
-    # Judged here and not in `collect`, because only the record knows how long whole calls took.
+    # Judge here and not in `collect`, because only the record has the times of whole calls.
     floor, walls = record.stages.call_floor, [s.summary.min_s for s in record.samples if s.timer == "wall"]
     seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *filter(None, walls)]
     shortest_s = min(seen, default=0.0)
@@ -193,7 +193,7 @@ def measure(
         record: is filled; default: a new one that reports to `progress`.
     """
     record, failure = record or Record(progress), None
-    # A cold process is started to see what JAX does once in a process, which this would do before anybody looks.
+    # A cold process shows what JAX does once per process. Warming up would do that before the measurement.
     if cold != "process":
         do_first_work()
     try:
@@ -274,8 +274,8 @@ def _run(
     if options.stages == "build":
         return subject
     is_whole = options.stages == "all"
-    # On CPU, the first run of an eager function is also the call before a reading of memory: it is called as seldom as
-    # possible.
+    # On CPU, the first run of an eager function also serves as the call before a memory reading, because it is called
+    # as rarely as possible.
     is_eager = subject.program.kind == "eager" and jax.default_backend() == "cpu"
     is_observed = is_eager and options.memory and not is_whole
     with ExitStack() as stack:
@@ -305,7 +305,8 @@ def _run(
             record.enter("devices")
             with record.or_absent("devices.shares"):
                 record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
-        # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
+        # Do this after all timing: while memory is observed, glibc maps every block anew, and page faults slow calls
+        # down.
         memory.observe_memory(record, subject, options)
     return subject
 
@@ -313,7 +314,7 @@ def _run(
 FLOOR_APART = 1.5
 """A call next to the floor and a call by `wall` differ by less than this factor, unless something disturbed them."""
 _REACHES = ("build", "first_run", "samples", "all")
-# One group for each step from "all" downwards: what is missing where the list of work ends one step earlier.
+# One group for each step below "all": the results that are missing if the list of work ends there.
 _LEFT_OUT = (
     ("stages.transfer_in", "stages.transfer_out", "stages.dispatch_s", "stages.call_floor"),
     ("samples",),

@@ -48,12 +48,12 @@ def exported(subject: Subject) -> Program:
     """
     if any(len(leaf.sharding.device_set) > 1 for leaf in subject.inputs.data):
         raise NotMeasured("its inputs are on several devices")
-    # Flat leaves in and out: a serialised program knows no classes of the user, and must be read where these do not
-    # exist.
+    # Takes and returns flat leaves: a serialized program does not know the user's classes, and must be readable without
+    # them.
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))), donate_argnums=subject.donated)
-    # With locations, a line added above the function, or another folder, would make another program of it, which names
-    # the user's paths as well.
+    # With locations, a new line above the function, or another folder, would make a different program. Locations also
+    # contain the user's paths.
     with programs.as_reason("it cannot be exported"), with_settings({_LOCATIONS: 0}):
         content = _serialized(flat, leaves)
     if len(content) > MOST_BYTES:
@@ -79,8 +79,8 @@ def _serialized(flat: Any, leaves: list[Any]) -> bytes:
     try:
         return bytes(export.export(flat)(*leaves).serialize())
     except ValueError:
-        # Calls of libraries whose interface JAX does not promise to keep. They are those of this jaxlib: the program
-        # runs under it again, or with a label that says under which.
+        # Calls of libraries whose interface JAX does not guarantee. The program runs again under the same jaxlib; under
+        # another one, a label names the original.
         custom = set(_CUSTOM_CALL.findall(flat.lower(*leaves).as_text()))
         if not custom:
             raise

@@ -118,7 +118,7 @@ def make_inputs(case: Case, seed: int) -> Inputs:
 
     given = Inputs(args, dict(kwargs), static, "", labels=tuple(positional_names(case.fn)))
     if given.is_stateful:
-        # The user's own objects are not used again: a call would change them.
+        # Don't use the user's own objects again: a call would change them.
         given.parts.leaves[:] = [place(leaf) for leaf in given.parts.leaves]
         new_args, new_kwargs = given.renewed(copy=False)
     else:
@@ -160,7 +160,7 @@ def fit(case: Case, call: Call, static: tuple[int | str, ...]) -> Call:
 
 def is_plain(case: Case) -> bool:
     """Does benchax itself jit the function?"""
-    # A method bound to an instance shows the attributes of the jit that it is made of, which knows no instance.
+    # A bound method has the attributes of its jit, which has no instance.
     is_jitted = hasattr(case.fn, "lower") and not isinstance(case.fn, types.MethodType)
     return case.jit and not is_jitted and not isinstance(case.fn, jax.stages.Compiled)
 
@@ -250,8 +250,8 @@ def undeclared_static(dynamic: tuple[Any, Any], args: tuple[Any, ...], kwargs: d
     """
     names = tuple(name for name in kwargs if name not in dynamic[1])
     missing = len(args) - len(dynamic[0])
-    # Only what is not an array can be static, and JAX does not say which positions are left out: those without which
-    # the others fit. Scalars may be dynamic as well, and settings mostly come last.
+    # Only values that are not arrays can be static, and JAX does not say which positions are left out. So find those
+    # without which the others fit. Scalars may also be dynamic, and settings usually come last.
     candidates = [i for i, value in enumerate(args) if not any(map(_is_array, jax.tree.leaves(value)))]
     trees, wanted = ([jax.tree.structure(each) for each in values] for values in (args, dynamic[0]))
     found = (
@@ -370,7 +370,7 @@ def meshes_of(arrays: Iterable[Any]) -> tuple[str, ...]:
 
 # ---- work ------------------------------------------------------------------------------------------------------------
 #
-# The work of one call, as the author of a case states it: amounts by name, or a function of the inputs that gives
+# The work of one call, as stated by the author of the case: amounts by name, or a function of the inputs that returns
 # them.
 
 

@@ -31,7 +31,7 @@ from benchax.whole_files import hide_from_git
 
 _SETTINGS: dict[str, Any] = {
     "jax_enable_compilation_cache": True,
-    # By default only what takes a second to compile is kept.
+    # By default, JAX keeps only programs that take a second to compile.
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
@@ -40,7 +40,7 @@ _SETTINGS: dict[str, Any] = {
 def jax_settings() -> dict[str, Any]:
     """All that JSON has a word for, by name. Starts no backend: on an accelerator this process would take memory that
     a worker needs."""
-    # `values` is not documented (jax 0.6.0 to 0.12.0.1 have it); without it just what is set in code stays behind.
+    # `values` is not documented (jax 0.6.0 to 0.12.0.1 have it). Without it, only settings from code are lost.
     names = getattr(jax.config, "values", {})
     found = {name: getattr(jax.config, name, value) for name, value in dict(names).items()}
     return {name: v for name, v in found.items() if v is None or isinstance(v, str | int | float | bool)}
@@ -114,7 +114,7 @@ def share_programs(folder: str) -> Iterator[None]:
     try:
         with with_settings(wanted), warnings.catch_warnings():
             _look_again()
-            # The folder is ours: where it cannot be read or written to, programs are compiled.
+            # The folder belongs to benchax. If it cannot be read or written, programs are compiled.
             warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
             yield
     finally:

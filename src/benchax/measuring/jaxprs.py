@@ -359,7 +359,7 @@ def _round(value: Any, salt: Any, direction: Any, dtype: Any) -> Any:
     place = jax.lax.iota(np.uint32, value.size).reshape(value.shape) * np.uint32(0x27D4EB2F)
     chance = jnp.where(direction == 0, _hash(_bits(value) ^ place, salt), direction)
     moved = value + spacing * chance * np.float32(0.4999)
-    # Below a power of two neighbours are nearer: from there none is reached but the power itself.
+    # Below a power of two, neighbors are closer together, so from there only the power itself can be reached.
     moved = jnp.where(
         (jnp.abs(moved) < power) & (power >= np.float32(2.0**info.minexp)), jnp.sign(value) * power, moved
     )

@@ -55,10 +55,12 @@ readings to wait for.
 _STATUS, _STATM = Path("/proc/self/status"), Path("/proc/self/statm")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
-# mallopt(3): parameter numbers and, for after the pass, the values that dynamic adaptation converges to.
+# From mallopt(3): parameter numbers, and the values to restore afterwards, which are those that dynamic adaptation
+# converges to.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _DURING = {_MMAP_THRESHOLD: 64 * 2**10, _MMAP_MAX: 2**20, _TRIM_THRESHOLD: 64 * 2**10}
-# To set any of them switches glibc's own adaptation off for the rest of the process, so its usual end is set by hand.
+# Setting any of them turns glibc's own adaptation off for the rest of the process. So set its usual final value by
+# hand.
 _AFTER = {_MMAP_THRESHOLD: 32 * 2**20, _MMAP_MAX: 65_536, _TRIM_THRESHOLD: 64 * 2**20}
 
 
@@ -77,8 +79,8 @@ def observed_range(
             512 KiB, or the call compiles.
     """
     with mapping_every_block():
-        # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
-        # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
+        # malloc_trim does not reach the top of the arenas of other threads. Memory that they kept from earlier calls
+        # would serve this one unseen (24 MiB observed as 0). A free under the small trim threshold reaches it.
         _call(call)
         return read_range(call, longest_s, most_readings)
 
@@ -95,8 +97,8 @@ def read_range(
     most = most_readings
     while len(rises) < most and not (len(rises) >= AGREEING and is_one_figure(min(rises), max(rises))):
         before = _settled(_glibc())
-        # Only now: the mark falls to what is resident at this moment, which before the wait held what was still to be
-        # freed.
+        # Reset only now: the mark falls to the memory that is resident at this moment. Before the wait, that included
+        # memory that was still to be freed.
         _CLEAR_REFS.write_text("5")
         outputs, elapsed_s = _call(call)
         rises.append(_status_bytes("VmHWM") - before)
@@ -157,7 +159,7 @@ def _settled(libc: Any) -> int:
         len(readings) < MOST_READINGS and len(set(readings[-SETTLED_READINGS:])) > 1
     ):
         time.sleep(0.001)
-        # It takes longer than all the rest, and finds nothing where nothing was freed since the last time.
+        # It takes longer than everything else, and finds nothing if nothing was freed since the last time.
         if len(readings) < 2 or readings[-1] != readings[-2]:
             libc.malloc_trim(0)
         readings.append(int(_STATM.read_text().split()[1]) * mmap.PAGESIZE)
@@ -236,7 +238,7 @@ def _read_device_rise(call: Callable[[], Any], device: Any) -> int:
         with jax.default_device(device):
             filler = jax.block_until_ready(jnp.zeros(mark - in_use, jnp.uint8))
     except Exception as error:
-        # JaxRuntimeError of its own kind in each version. Harmless: what could not be read is said.
+        # Each version raises another kind of JaxRuntimeError. Harmless: the row says that it could not be read.
         raise NotMeasured(
             f"the allocator's mark is {size(mark - in_use)} above what is in use, and that cannot be "
             f"filled ({type(error).__name__})"
@@ -275,7 +277,7 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
     if not is_eager:
         with record.or_absent("memory.compiled_rise_bytes"):
             record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=observed_bytes(subject))
-    # Without an earlier run, compiling its operations would be taken for memory of the call.
+    # Without an earlier run, memory for compiling the operations would count as memory of the call.
     if is_eager or record.numerics is not None or record.notes.undecided:
         with record.or_absent("memory.eager_rise_bytes"):
             fn = subject.program.eager or subject.program.call
@@ -324,7 +326,7 @@ def _note_eager(record: Record, least: int, most: int) -> None:
 
 def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
-    # An iterator, because each set of buffers serves one call; a call too many is a mistake of ours and raises.
+    # An iterator, because each set of buffers serves one call. One call too many is a bug, and raises.
     calls = iter([subject.ready(fn) for _ in range(count)])
     return lambda: next(calls)()
 

@@ -179,7 +179,7 @@ def guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
 
 # ---- versions --------------------------------------------------------------------------------------------------------
 #
-# The versions as they can be built: functions on inputs that they share, or programs.
+# The versions in a form that can be built: functions on shared inputs, or programs.
 
 
 @dataclass
@@ -208,7 +208,7 @@ class BuildableVersion:
         """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
         prepared, facts = Prepared(self.make(), self.own_inputs), self.facts
         built = prepared.built
-        # A build that was read from the shared folder says nothing of what compiling takes.
+        # A build that came from the shared folder does not show the time to compile.
         if built.cache != "hit":
             facts.builds.append(built.seconds)
             if built.compiled is not None and facts.plan is None:
@@ -216,7 +216,7 @@ class BuildableVersion:
                 facts.plan = memory_plan(built.compiled, hlo_text=prepared.hlo)
                 facts.flops, facts.inline_flops = counted.flops if counted else None, prepared.inline_flops
         subject = prepared.call_first().subject
-        # The text tells whether outputs can be fed back; to print it takes as long as a short build.
+        # The text shows whether outputs can be fed back. Printing it takes as long as a short build.
         self.subject = replace(subject, hlo=prepared.hlo) if subject.donates else subject
 
     def take_inputs(self, inputs: Inputs) -> None:
@@ -290,7 +290,7 @@ def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
 
 
 def native(label: str, case: Case, inputs: Inputs) -> BuildableVersion:
-    # The same tuple for all versions: by it `_renewed` sees that they share their buffers.
+    # All versions share one tuple. It shows `_renewed` that they share their buffers.
     return BuildableVersion(
         label, lambda: program_of(case, inputs), inputs, SideFacts(work=_work(case, inputs)), case=case
     )
@@ -441,8 +441,8 @@ class _PairedWork:
         stay shared.
         """
         self.padding = np.ones(self.rng.randrange(1, PADDING_BYTES), np.uint8)
-        # By identity: sides that were given one set of buffers get one new set. With two, the luck of where buffers lie
-        # would be on one side only.
+        # Compare by identity: sides that shared one set of buffers get one new set. With two sets, the luck of memory
+        # addresses would affect one side only.
         calls = {key: inputs.renewed() for key, inputs in {id(v.inputs.args): v.inputs for v in self.versions}.items()}
         for version in self.versions:
             args, kwargs = calls[id(version.inputs.args)]
@@ -465,7 +465,7 @@ class _PairedWork:
         for i in self.rng.sample(due, len(due)):
             version = self.versions[i]
             self.say(f"build of {version.label}", again=True)
-            # Each side has a folder, so that the first build of each is a real one, also where both are one program.
+            # Each side has its own folder, so that its first build is a real one, even if both are the same program.
             folder = self.request.programs and str(Path(self.request.programs, str(i)))
             with share_programs(folder) if folder else nullcontext():
                 guarded(i, "build", version.build)
@@ -495,7 +495,7 @@ def _call_ns(timer: PreparedTimer) -> float:
     n = 1
     while (reading := timer.sample(n)) < SAMPLE_NS / 2 and n < timer.most_iterations:
         n *= 2
-    # Far beyond the target one call makes a sample, whatever further readings would say, and they are dear.
+    # Far above the target, one call is a sample, whatever further readings would show: such calls are expensive.
     if reading > 10 * SAMPLE_NS:
         return reading / n
     return min(reading, *(timer.sample(n) for _ in range(CALIBRATIONS - 1))) / n
@@ -518,8 +518,8 @@ def take_rounds(
     taken: list[list[T]] = [[] for _ in samplers]
     places = list(range(len(samplers)))
     while goes_on(len(taken[0])):
-        # Drawn anew in each round: in a fixed order one side would always come behind the same other one, and find its
-        # caches.
+        # Draw a new order in each round: in a fixed order, one side would always follow the same other side and inherit
+        # its caches.
         rng.shuffle(places)
         for i in places:
             taken[i].append(samplers[i]())

@@ -71,7 +71,7 @@ class BuiltProgram:
 
     def note_cache(self, log: CompileLog) -> None:
         """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
-        # Possible, since a wrapper around a jit cannot be made to forget its programs, and `inspect` does not ask for
+        # This is possible: a wrapper around a jit cannot be made to forget its programs, and `inspect` does not require
         # it.
         if not log.was_asked:
             self.cache = "warm"
@@ -154,8 +154,8 @@ class Prepared:
             built.compiled = programs.unwrapped(self.program.call, jax.stages.Compiled)
             return built
         with watch_compiles() as log:
-            # JAX sends the event of a compilation for a look-up in the persistent cache, too, and none at all for one
-            # in memory, so that the time alone does not say which it was.
+            # JAX also sends a compilation event for a lookup in the persistent cache, and none for one in memory. So
+            # the time alone does not show which it was.
             compiled = built.step("compile", self.enter, lowered.compile)
         built.lowered = programs.unwrapped(lowered, jax.stages.Lowered)
         built.compiled = programs.unwrapped(compiled, jax.stages.Compiled)
@@ -175,7 +175,7 @@ class Prepared:
 
     def _traced(self) -> tuple[BuiltProgram, Call]:
         built = BuiltProgram(static=self.inputs.static)
-        # Tracing leaves objects as they were; what a wrapper makes of them is its own affair.
+        # Tracing does not change objects. A wrapper's own effects are its own concern.
         args, kwargs = self.inputs.renewed(copy=False)
         built.traced = built.step("trace", self.enter, lambda: programs.trace(self.program, args, kwargs))
         return built, (args, kwargs)
@@ -218,7 +218,7 @@ class Prepared:
         subject = self.subject  # built first, if it is not
         self.enter("first run")
         is_eager = self.program.kind == "eager"
-        # What an eager function donates only shows in what it leaves of its arguments, so it is given copies.
+        # The donations of an eager function show only in what is left of its arguments, so it gets copies.
         copied = is_eager and self.inputs.anew is None
         ready = Ready(subject, self.program.call, *(self.inputs.renewed() if copied else subject.calls(1)[0]))
         with watch_compiles() as log:

@@ -218,8 +218,8 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
         args, kwargs = reveal((args, kwargs))
         return hide(refuse_result(fn(*args, **kwargs)))
 
-    # The signature, which JAX needs to match static names with positions, and the name in compile events. A partial
-    # or a callable object has no __name__ of its own.
+    # Copies the signature, which JAX needs to match static names with positions, and the name, which compile events
+    # show. A partial or callable object has no __name__.
     functools.update_wrapper(fresh, fn)
     fresh.__name__ = case.id.name if case.id.name.isidentifier() else "benchmark"
     return _jit(fresh, case, jit)
@@ -231,7 +231,7 @@ def program_that_ran(case: Case) -> CallableProgram:
 
 
 def _jit(fn: Callable[..., Any], case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:
-    # None, not an empty list, where there are none: only then does JAX work out positions from names.
+    # None instead of an empty list: only then does JAX derive positions from names.
     return jit(
         fn,
         static_argnums=[p for p in case.static if isinstance(p, int)] or None,
@@ -290,6 +290,6 @@ def unwrapped(stage: Any, kind: type) -> Any:
     """Returns the `jax.stages` object inside a wrapper's own object (equinox, flax); None if it has no such object."""
     if stage is None or isinstance(stage, kind):
         return stage
-    # flax calls it stage.compiled and has slots; equinox keeps it under a name of its own.
+    # flax calls it stage.compiled and uses slots; equinox keeps it under another name.
     candidates = [getattr(stage, kind.__name__.lower(), None), *getattr(stage, "__dict__", {}).values()]
     return next((value for value in candidates if isinstance(value, kind)), None)

@@ -82,7 +82,7 @@ def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[
                 "(an object of flax.nnx, a jax.new_ref)",
             )
     trace_s = built.seconds.get("trace", built.seconds.get("lower", 0.0))
-    # Known from building: the time to lower stands in for it where a wrapper traces inside its own `lower`.
+    # Known from building. If a wrapper traces inside its own `lower`, use the time to lower instead.
     if trace_s > LONGEST_TRACE_S:
         raise NotMeasured(f"tracing it takes {seconds(trace_s)}, and would be repeated for this")
     before = state_of(fn)
@@ -202,7 +202,7 @@ def _spec(value: Any) -> str:
 # numbers: a generator with a fixed seed gives the same ones each time, and is fine.
 
 
-# Of Python's own modules, all of which are written in C: Python says so before each call of one.
+# Functions of Python's own modules are written in C, and Python reports each of their calls.
 TIME = (
     "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
     "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "localtime", "gmtime",
@@ -226,7 +226,7 @@ class ClockRead(NamedTuple):
 
 def why_not_watched() -> str:
     """Why `watch_clock_reads` would find nothing now; empty if it looks."""
-    # Up to Python 3.11: there cProfile is no function, and could not be put back.
+    # Up to Python 3.11, cProfile's hook is not a function and could not be restored.
     before = sys.getprofile()
     return "a profiler (cProfile) is watching this process" if before is not None and not callable(before) else ""
 
@@ -237,7 +237,7 @@ def watch_clock_reads() -> Iterator[list[ClockRead]]:
     reads: list[ClockRead] = []
 
     def note(frame: Any, event: str, called: Any) -> None:
-        # Called four times for each call in a trace, so the names come first.
+        # This runs four times for each call in a trace, so check the names first.
         if event != "c_call" or (name := getattr(called, "__name__", "")) not in OWNERS:
             return
         owner = getattr(called, "__self__", None)
@@ -250,7 +250,7 @@ def watch_clock_reads() -> Iterator[list[ClockRead]]:
         yield reads
         return
     before = sys.getprofile()
-    # A debugger's own hook is put back afterwards; while we look it does not see these calls.
+    # Restore a debugger's own hook afterwards. Meanwhile, it does not see these calls.
     sys.setprofile(note)
     try:
         yield reads

@@ -46,8 +46,8 @@ from benchax.model import (
 
 # ---- verification notes ----------------------------------------------------------------------------------------------
 #
-# The notes of a row about its result, besides the verdict. All rows use this, so it is separate from
-# `verification.py`, which takes 0.1 s to load.
+# Notes about the result of a row, besides the verdict. All rows use this, so it is separate from `verification.py`,
+# which takes 0.1 s to load.
 
 
 @dataclass

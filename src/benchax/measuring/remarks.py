@@ -200,7 +200,7 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
         )
     # XLA's count of what was written takes 2.4 ms.
     written, left = lowered_flops(lowered) if examines and lowered is not None else None, cost.flops if cost else None
-    # Nobody can look into the calls of libraries; a program of transcendentals alone has no FLOPs by XLA's count.
+    # Library calls are opaque, and by XLA's count a program of only transcendentals has no FLOPs.
     if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(hlo):
         return None
     before, after = least_operations(lowered.as_text(dialect="hlo") if lowered else ""), least_operations(hlo)
@@ -357,8 +357,7 @@ def _of_handing_over(record: Record, times: CallTimes, wall: Summary, inline_flo
 
 # ---- the times of one row: what a call costs besides its work, and where they contradict -----------------------------
 #
-# They use the numbers that the row shows, and so they are made again when further processes have changed these
-# (`renew`).
+# They use the numbers in the row, so they are computed again when further processes have changed these (`renew`).
 
 
 CODES = (
@@ -498,7 +497,7 @@ def timers_apart(t: CallTimes) -> Remark | None:
 
 
 def no_interval(t: CallTimes) -> Remark | None:
-    # The line of pipelined says so itself, and is rarely the one that people quote.
+    # The line of the pipelined timer says so itself, and people rarely quote it.
     timers = [name for name, summary in t.summaries.items() if summary.low_s is None and name != "pipelined"]
     if not timers:
         return None

@@ -188,7 +188,7 @@ def collect(
         calls: this many in each sample, and no others.
         taken_s: seconds of single calls that count as samples, if a sample is one call.
     """
-    # A full collection takes 50 ms in a process with JAX, and would be read as one slow sample of the function.
+    # A full garbage collection takes 50 ms in a process with JAX, and would look like one slow sample.
     with paused_gc():
         sample_time_s = prepared.sample_time_s or options.sample_time_s
         iterations = calls or calibrate(prepared, sample_time_s, call_s)
@@ -207,10 +207,11 @@ def collect(
                 stop = decide(readings, spent_s, options)
                 look = min(max(len(readings) + 1, math.ceil(len(readings) * LOOK_GROWTH)), options.max_samples)
                 progress(min(1.0, spent_s / options.max_time_s))
-            # Before the least time is over a look decides nothing.
+            # Looks before the minimum time decide nothing.
             until = look if spent_s >= options.min_time_s else options.max_samples
-            # By what readings have taken, not by the last one: that of `loop` is a difference, which a preemption makes
-            # tiny or negative, and 20,000 of them, two minutes, would be taken without a look at the clock.
+            # Estimate from the time that readings took, not from the last value. A value of `loop` is a difference,
+            # which a preemption can make tiny or negative. Then 20,000 of them, two minutes, would be taken without a
+            # look at the clock.
             each_s = max(spent_s / len(readings), 1e-9)
             left_s = max(0.0, options.max_time_s - spent_s)
             batch = max(1, min(until - len(readings), int(min(CHECK_NS * 1e-9, left_s) / each_s)))
@@ -218,8 +219,8 @@ def collect(
         timer=timer,
         iterations=iterations,
         elapsed_s=tuple(reading / 1e9 for reading in readings),
-        # Samples that are taken at once, inside one program, have no place between them where preemptions could be
-        # read; and none were read around calls that were made before.
+        # Samples that are taken inside one program leave no place between them to read preemptions, and nothing was
+        # read around earlier calls.
         disturbed=None
         if prepared.take or taken or switches[0] is None
         else tuple(after != before for before, after in pairwise(switches)),
@@ -236,7 +237,7 @@ def _take(
     sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
 ) -> None:
     """The measured loop: a reading, and how often the process has been preempted up to then."""
-    # `repeat(None, n)` makes no number for each round, as `range` does; `timeit` loops in the same way.
+    # Unlike `range`, `repeat(None, n)` creates no number for each round. `timeit` loops in the same way.
     for _ in repeat(None, batch):
         readings.append(sample(iterations))
         switches.append(preemptions())
@@ -350,7 +351,8 @@ def call_again(
     """Returns `warmup` with a few more calls if its least call is not far above `limit_s`. On a busy machine, each of
     two or three calls can be preempted, and the choice of timers must not depend on that. None if it is below."""
     least_s, timed = warmup.least_s, warmup.timed
-    # Bounded on both sides: a call far above the limit is dear, and no preemption makes a short one ten times as long.
+    # Bounded on both sides: a call far above the limit is expensive, and no preemption makes a short one ten times as
+    # long.
     while timed < LEAST_OF and limit_s <= least_s < FAR * limit_s:
         least_s, timed = min(least_s, _one(ready(), clock) / 1e9), timed + 1
     return replace(warmup, calls=warmup.calls + timed - warmup.timed, least_s=least_s, timed=timed)

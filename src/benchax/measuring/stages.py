@@ -67,7 +67,7 @@ def transfer_in(inputs: Inputs) -> Transfer:
     leaves = [leaf for leaf in inputs.data if leaf.is_fully_addressable]
     refuse((not leaves, "there are no input arrays"))
     host = [np.asarray(leaf) for leaf in leaves]
-    # To where each lies: an array over several devices is not put on the first.
+    # Put each leaf where it was: an array over several devices must not go to the first one.
     places = [leaf.sharding if len(leaf.sharding.device_set) > 1 else None for leaf in leaves]
     put_all = jax.device_put if not any(places) else lambda fresh: list(map(jax.device_put, fresh, places))
     times, aliased = [], []
@@ -76,7 +76,7 @@ def transfer_in(inputs: Inputs) -> Transfer:
         put, seconds = timed(lambda fresh=fresh: jax.block_until_ready(put_all(fresh)))
         times.append(seconds)
         aliased.append(all(map(shares_memory, put, fresh)))
-    # Alignment is luck: one real copy among the views makes it a measurement of copies.
+    # Alignment is luck. One real copy among the views makes this a measurement of copies.
     return Transfer(sum(a.nbytes for a in host), tuple(times), all(aliased))
 
 
@@ -116,7 +116,7 @@ def dispatch(ready: Callable[[], Callable[[], Any]]) -> float:
         start = perf_counter_ns()
         outputs = call()
         times.append(perf_counter_ns() - start)
-        # Without this wait the next call would queue up behind the work of this one, and the wait be taken for its
+        # Without this wait, the next call would wait for the work of this one, and that wait would count as its
         # dispatch.
         jax.block_until_ready(outputs)
     return median(times) / 1e9
@@ -141,10 +141,11 @@ _SEEN: set[str] = set()
 @lru_cache(maxsize=1)
 def do_first_work() -> None:
     """Traces, lowers and compiles a small program, and never runs it. Nothing the second time."""
-    # Where it does not compile, neither will the user's program, which then says why.
+    # If it does not compile, the user's program will not either, and will then give the reason.
     with contextlib.suppress(Exception):
         lowered = jax.jit(_program).lower(np.ones((2, 2), np.float32))
-        # A persistent cache is the user's; and JAX decides at the first compilation of a process whether it has one.
+        # The persistent cache belongs to the user, and JAX decides at the first compilation of a process whether there
+        # is one.
         if not is_cache_on():
             lowered.compile()
 
@@ -232,12 +233,12 @@ def _nothing(outputs: Any, is_inline: bool) -> Any:
 
     def nothing(*args: Any, **kwargs: Any) -> Any:
         numbers = lax.iota(jnp.uint32, 1 if is_inline else 2 * INLINE_FLOPS)
-        # XLA folds no product of counters. 4000 operations on integers: below 1 µs.
+        # XLA does not fold a product of counters. 4000 integer operations take less than 1 µs.
         number = (numbers * numbers).sum()
         return jax.tree.unflatten(outputs, [number + jnp.uint32(i) for i in range(outputs.num_leaves)])
 
-    # JAX would drop arguments that nothing uses, and handling arguments is what calls differ by: 7 µs with one number,
-    # 61 with 100 leaves.
+    # JAX would drop unused arguments, and calls differ by the handling of arguments: 7 µs with one number, 61 µs with
+    # 100 leaves.
     return jax.jit(nothing, keep_unused=True)
 
 
@@ -251,7 +252,7 @@ def _alternate(subject: Subject, floor: Callable[[], Any]) -> CallFloor:
     begun = perf_counter_ns()
     with paused_gc():
         while len(floors_ns) < 3 or (len(floors_ns) < PAIRS and perf_counter_ns() - begun < time_ns):
-            # Copies for a function that donates are made here, outside both intervals.
+            # Make copies for a donating function here, outside both intervals.
             ((args, kwargs),) = subject.calls(1)
             start = perf_counter_ns()
             wait(call(*args, **kwargs))
@@ -299,8 +300,8 @@ def count_programs() -> int:
     """Returns the number of compiled programs in this process. It is 0 if no backend has started, or the number is not
     available.
     """
-    # To ask for the backend would start it, and on an accelerator take the memory that workers need. Whether it has
-    # started JAX tells in private only (jax 0.6.0 to 0.12.0.1).
+    # Asking for the backend would start it, and on an accelerator take the memory that workers need. Only private API
+    # shows whether it has started (jax 0.6.0 to 0.12.0.1).
     has_started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
     if has_started is None or not has_started():
         return 0

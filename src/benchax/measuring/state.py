@@ -89,7 +89,7 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     leaves = [found[i][1] for i in others] + [leaf for _, leaf in held]
     names = {place: where[i] for place, i in enumerate(others) if is_ref(found[i][1])}
     names |= {len(others) + k: _name(where, objects, path) for k, (path, _) in enumerate(held)}
-    # Two references that are one stay one: a write through either has to be seen through both.
+    # Two names of one reference stay one reference: a write through either must be visible through both.
     first: dict[int, int] = {}
     twins = {i: first.setdefault(id(leaf), i) for i, leaf in enumerate(leaves) if is_ref(leaf)}
     count = len(found)
@@ -333,7 +333,7 @@ def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[s
         return list(now.values())
 
     places = carried(parts)
-    # By the jaxpr and not by the values, which may be the same by chance.
+    # Judge by the jaxpr and not by the values, which can be equal by chance.
     program = index(jax.make_jaxpr(flat)(*(parts.leaves[i] for i in places)))
     place = {parts.names[i]: k for k, i in enumerate(places) if i in parts.names}
     given = zip(names, sources(program), strict=True)

@@ -171,7 +171,7 @@ def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, a
     permitted = [_permitted(norm, runs, directed, base, eager, leaf) for norm in (_most, _rms)]
     measured = [norm(compiled - base) for norm in (_most, _rms)]
     share = permitted[0] / scale if scale else math.inf
-    # Where rounding alone gives quite other values, such as vectors of a null space, the other sign proves nothing.
+    # If rounding alone changes the values completely, as for vectors of a null space, the other sign proves nothing.
     is_beyond = any(found > most for found, most in zip(measured, permitted, strict=True))
     if is_beyond and share >= 1 and measured[0] <= 2 * scale:
         why = f"it differs by {_times(measured[0], scale)}, and rounding alone gives quite other values"
@@ -210,8 +210,7 @@ def _factor(runs: Sequence[np.ndarray]) -> float:
 
     independent = _independent(runs)
     quantile = float(fdtri(independent, independent * (len(runs) - 1), 1 - _RARE))
-    # The last factor, because one more result differs from the mean of the runs by its own scatter and by that of the
-    # mean.
+    # The last factor: another result differs from the mean of the runs by its own scatter and by that of the mean.
     return math.sqrt(quantile * (1 + 1 / len(runs)))
 
 
@@ -370,8 +369,7 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     """Returns the outputs of the eager call. For a stateful call, it also returns the eager state of the values that
     the compiled call changes.
     """
-    # Outputs that are known say nothing of what a stateful call leaves in its arguments, so that one is run all the
-    # same.
+    # Known outputs do not show what a stateful call leaves in its arguments, so run that one anyway.
     if reference is not None and not subject.inputs.is_stateful:
         return subject.program.hide(reference())
     refuse(
@@ -453,7 +451,7 @@ def _judged(
         if not all(name.startswith(_STATE) for name in names):
             what = f"leaf {names[0]}" if names[0] else "the output"
             raise _undecided(notes, f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
-        # Adam divides a gradient by its size: of one that is zero but for rounding it makes a whole step.
+        # Adam divides a gradient by its size, so a gradient that is zero except for rounding makes a full step.
         notes.undetermined += [name for name in names if name not in notes.undetermined]
     return worst_of(decided, against)
 

@@ -22,10 +22,10 @@ _OVER_DEVICES = Variant(
     cuts_batch=True,
 )
 
-# Donation comes last: it is about the arguments that are left when all else is done.
+# Donation comes last, because it concerns the arguments that remain after all other changes.
 _LISTED = (
     Variant("jit", "compiled as one program (jax.jit)", changes.jit),
-    # Among others it would take away the program that they change.
+    # In a combination it would remove the program that the others change.
     Variant("eager", "not jitted: operation by operation", changes.eager, combines=False, only_by_name=True),
     Variant("bf16", "float inputs in bfloat16", changes.convert, family="inputs"),
     Variant("f16", "float inputs in float16", changes.convert, family="inputs"),

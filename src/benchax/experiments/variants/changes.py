@@ -131,7 +131,7 @@ def convert(asked: Asked) -> ChangedCase:
 def multiply(asked: Asked) -> ChangedCase:
     """Matrix products in the precision that the variant is named after, as `jax.default_matmul_precision` has them."""
     name = asked.variant.name
-    # The coarsest that it permits, on any device.
+    # The coarsest dtype that it permits on any device.
     dtype = "float32" if name == "highest" else "bfloat16"
     fn = partial(_with_precision, asked.plain.fn, {"tf32": "tensorfloat32"}.get(name, name))
     return ChangedCase(replace(asked.plain, fn=fn), tolerance=tolerance(dtype))
@@ -161,7 +161,7 @@ def _widen(eqn: Any, operands: list[Any]) -> list[Any]:
         return bind(eqn, operands)
     dtype = eqn.outvars[0].aval.dtype
     if eqn.primitive.name in SUMS:
-        # Sums have no parameter for the type they are accumulated in, as products have.
+        # Unlike products, sums have no parameter for the accumulation type.
         return [eqn.primitive.bind(operands[0].astype(jnp.float32), **eqn.params).astype(dtype)]
     return [_accumulate(eqn, operands).astype(dtype)]
 
@@ -235,7 +235,7 @@ def _scale_loss(scale: int, loss: Loss, take: Callable[[Loss], Any]) -> Any:
 
     def scaled(*args: Any, **kwargs: Any) -> Any:
         found = loss(*args, **kwargs)
-        # With has_aux there are two, of which the first is the loss.
+        # With has_aux there are two results; the first is the loss.
         return (found[0] * scale, *found[1:]) if isinstance(found, tuple) else found * scale
 
     take_both = take(scaled)
@@ -302,7 +302,7 @@ def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCas
     case = asked.plain
     if case.donate:
         raise NotMeasured("it donates arguments as it is")
-    # Shapes are all that it takes: nothing is allocated to choose.
+    # Shapes are enough to choose, so nothing is allocated.
     inputs = abstract_inputs(case)
     if asked.given is None:
         chosen = _donatable(case, inputs, held)
@@ -344,7 +344,7 @@ def _takes(tree: Any, free: Counter[Any]) -> bool:
         (leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)) for leaf in arrays
     )
     taken = wanted & free
-    # An output takes over one array only.
+    # An output can reuse only one array.
     free -= taken
     return bool(taken)
 
@@ -377,7 +377,7 @@ class WrittenLoop:
 
     def __call__(self, state: Any) -> Any:
         step, n, form = self.step, self.n, self.form
-        # While a Python loop is traced (for the run in float64) it is a loop of XLA: nothing is unrolled.
+        # While tracing, as for the run in float64, a Python loop becomes an XLA loop, so nothing is unrolled.
         if form in ("python", "inner-jit") and any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state)):
             form = "lax-loop"
         if form == "scan":
@@ -410,7 +410,7 @@ def write_loop(form: str, case: Case, step: LoopBody, n: int | Condition) -> Cha
     changed = replace(case, fn=WrittenLoop(jax.jit(step) if form == "inner-jit" else step, n, form))
     if form != "inner-jit":
         changed = replace(changed, jit=True, id=replace(case.id, variant=""))
-    # Unrolled there is no loop, so that XLA counts all of it.
+    # An unrolled program has no loop, so XLA counts all of it.
     return ChangedCase(changed, has_loop=form != "unrolled")
 
 

@@ -127,7 +127,7 @@ def attempt(x: int, label: str, try_it: Callable[[], Reading], stage: str) -> Po
 def with_devices(count: int, flags: str = "") -> Condition:
     """A process that has this many devices, fake ones if the backend is the CPU; `flags` are additional flags of
     XLA."""
-    # The flag says the same as the setting in an older way, and JAX takes no two answers.
+    # The flag is the older form of the setting, and JAX does not accept both.
     usual = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
     environ = {"XLA_FLAGS": f"{usual} {flags}".strip()}
     return Condition(f"{count} devices", {"jax_num_cpu_devices": count}, environ)
@@ -329,7 +329,7 @@ def _try_mesh(call: Any, batch: Batch, shape: Shape, inputs: Inputs, expected: A
     compiled = call.lower(*args, **kwargs).compile()
     outputs = jax.block_until_ready(call(*args, **kwargs))
     exchanged = _collective_facts(compiled.as_text() or "")
-    # XLA sums in another order on several devices, within what the dtype permits.
+    # On several devices XLA sums in another order, within the tolerance of the dtype.
     wrong = compare(outputs, expected, against="baseline").why
     facts = (*exchanged, *_memory_facts(compiled), *((("wrong result:", wrong),) if wrong else ()))
     if not is_timed:
@@ -346,7 +346,7 @@ def _mesh(shape: Shape, batch: Batch) -> Mesh:
         raise NotAvailable(f"the mesh has {wanted} places, and there are {there} devices")
     if batch.rows % shape[0]:
         raise NotAvailable(f"the {batch.rows} rows of {', '.join(batch.names)} do not divide among {shape[0]} devices")
-    # Said outright: XLA is to insert the communication, whatever kind of axes is the default of a JAX.
+    # Stated explicitly: XLA inserts the communication, whatever kind of axes the JAX version defaults to.
     automatic = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(shape, AXES, axis_types=automatic, devices=jax.devices()[:wanted])
 
@@ -568,7 +568,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
     batch = every_argument(inputs)[piped.batch]
     with without_cache():
         say("whole")
-        # With copies: a function may take its inputs away (donation).
+        # Call it with copies, because a function may donate its inputs.
         args, kwargs = inputs.renewed()
         expected = jax.block_until_ready(program_of(piped.case).call(*args, **kwargs))
         say("stages")
@@ -654,7 +654,7 @@ def _try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, is_timed: bool)
         return (predicted, handed), None
     facts = (predicted, *record(lambda: pipe(parts), pipe.devices, IDLE, idle_of), handed)
     time = time_calls(lambda: pipe(parts))
-    # A median without its interval is no number to stand behind.
+    # A median without an interval is not reported.
     untimed = ("not timed:", "each reading is so like the one before it that their median has no interval")
     return ((*facts, untimed), None) if time.low is None else (facts, time)
 

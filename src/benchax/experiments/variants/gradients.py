@@ -167,7 +167,7 @@ class WithGradients:
 @contextmanager
 def replaced(original: Any, replacement: Any) -> Iterator[None]:
     """Everything that is called `original` in some module is `replacement`, for a while."""
-    # `from jax import value_and_grad` is a name of its own in each module that says so.
+    # `from jax import value_and_grad` creates a separate name in each module.
     namespaces = [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
     found = [(names, name) for names in namespaces for name, value in list(names.items()) if value is original]
     try:
@@ -353,7 +353,7 @@ class Segmented:
     count: int | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # Run equation by equation, inner jits are no operations but what is in them.
+        # If equations run one by one, inner jits are not operations; their contents are.
         inlined = Rewritten(self.fn, bind)
         return _run_in_parts(inlined, args, kwargs, self._cut)
 
@@ -361,8 +361,8 @@ class Segmented:
         found = len(operations)
         if found < max(LEAST_OPERATIONS, self.count or 0):
             raise NotAvailable(f"too few operations for segments, outside of loops: {found}")
-        # Chen et al. 2016: with sqrt(n) segments what is kept between them and what one holds while it is recomputed
-        # are as much.
+        # With sqrt(n) segments, the values kept between segments take as much memory as those of one segment during its
+        # recomputation (Chen et al. 2016).
         length = math.ceil(math.sqrt(found) if self.count is None else found / self.count)
         return [(operations[start : start + length], True) for start in range(0, found, length)]
 

@@ -61,12 +61,12 @@ def measure_flags(asked: Asked) -> Measure:
     name, case, flags = asked.variant.name, asked.case, _parse_flags(asked)
 
     def measure(lab: WorkerLab) -> tuple[VariantRow]:
-        # Read and not changed: XLA has read the flags of this process when its backend started.
+        # Only read them: XLA read the flags of this process when its backend started.
         usual = os.environ.get(XLA_FLAGS, "")
         as_it_is = Condition("as it is", environ={XLA_FLAGS: usual})
         changed = Condition(flags, environ={XLA_FLAGS: f"{usual} {flags}".strip()})
         lab.tell(f"trying {flags}")
-        # First, since an unknown flag ends it in two seconds, before anything else has cost time.
+        # This comes first: an unknown flag ends the process within two seconds, before anything else costs time.
         after = _look(case, changed, lab)
         before = _look(case, as_it_is, lab)
         row = seen_row(name, flags, after)
@@ -119,7 +119,7 @@ def measure_sync(asked: Asked) -> Measure:
     name, title, case = asked.variant.name, asked.variant.title, asked.case
 
     def measure(lab: WorkerLab) -> tuple[VariantRow]:
-        # Only when a call returns and when its result is there is asked for.
+        # Measure only two moments: when the call returns, and when its result is ready.
         options = replace(lab.options, memory=False, verify="off", timer="wall")
         lab.tell("dispatch in separate processes")
         found = {condition.label: lab.measure_alone(case, condition, options) for condition in (ASYNC, SYNC)}
@@ -179,7 +179,7 @@ def measure_cache(asked: Asked) -> Measure:
     def measure(lab: WorkerLab) -> tuple[VariantRow]:
         first, again = _pairs(case, pairs, lab), list[Pair]()
         comparison = _judge_starts(case, first)
-        # Called a change only twice, by new processes: once is the luck of a few pairs.
+        # A change needs two rounds of new processes: one can be the luck of a few pairs.
         if comparison.verdict in ("faster", "slower"):
             again = _pairs(case, pairs, lab)
             comparison = confirm(comparison, _judge_starts(case, again, CONFIRMING_ALPHA))
@@ -202,8 +202,8 @@ def _pairs(case: Case, count: int, lab: WorkerLab) -> list[Pair]:
     for i in range(count):
         with tempfile.TemporaryDirectory(prefix="benchax-cache-") as folder:
             starts: list[Start] = []
-            # A process each: JAX decides once in a process whether there is a cache, and keeps what it compiled in
-            # memory.
+            # Use a separate process for each: JAX decides once per process whether there is a cache, and keeps compiled
+            # programs in memory.
             for kind in ("empty", "filled"):
                 lab.tell(f"pair {i + 1} of {count}: {kind} cache")
                 argument, name = (case, lab.options.seed, folder), f"the start of {case.id.label!r}"
@@ -277,7 +277,7 @@ def start(argument: tuple[Case, int, str], say: Say) -> Start:
     say("build")
     with watch_cache() as watched:
         seconds_of = prepared.built.seconds
-    # JAX names its entries so; XLA's own caches beside them are not counted.
+    # JAX names its entries like this; XLA's own caches in the same folder do not count.
     files = [file.stat().st_size for file in Path(folder).glob("*-cache")]
     hits = len(watched.of("hit"))
     misses = len(watched.programs) - hits

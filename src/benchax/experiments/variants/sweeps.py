@@ -111,7 +111,7 @@ def points(
     listed: list[Point] = []
     for i, (size, label) in enumerate(zip(sizes, labels, strict=True)):
         above = found.get(labels[i + 1]) if i + 1 < len(labels) else None
-        # All but the first and the last ran in two pairs: beside the one before and the one after.
+        # All but the first and the last ran in two pairs: with the one before and with the one after.
         own = reading((found.get(label), "candidate"), (above, "baseline"))
         if own is None:
             listed.append(Point(size, label, None, facts=(("not measured:", failure(found.get(label) or above)),)))
@@ -177,7 +177,8 @@ def _batch(leaf: Any, size: int) -> Any:
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         split = jax.vmap(lambda key: jax.random.split(key, size), out_axes=1)(leaf.reshape(-1))
         return split.reshape(size, *leaf.shape)
-    # Shifted copies of what is there: values drawn anew might be no indices, or negative where none may be.
+    # Use shifted copies of the existing values: new random values might be invalid indices, or negative where that is
+    # not allowed.
     places = (jnp.arange(leaf.size)[None, :] + jnp.arange(size)[:, None]) % max(1, leaf.size)
     return leaf.reshape(-1)[places].reshape(size, *leaf.shape)
 
@@ -199,7 +200,7 @@ def measure_static(asked: Asked) -> Measure:
     text, listed = asked.halves()
     chosen = asked.values(listed)
     fn = asked.plain.fn
-    # Also one that is static as it is.
+    # This includes an argument that is already static.
     permitted = {argument_name(fn, key): key for key in every_argument(asked.inputs)}
     (key,) = find_arguments(asked.variant.name, [text], permitted)
     label, case = argument_name(fn, key), asked.plain
@@ -287,7 +288,7 @@ def measure_shapes(asked: Asked) -> Measure:
     def measure(lab: WorkerLab) -> Sequence[VariantRow | Curve]:
         found = lab.count_programs({way: list(cases.values()) for way, cases in ways.items()})
         is_usable = found[EXACT].failure is None
-        # The two ways to pad beside the exact size, if they really pad and are right.
+        # The two ways to pad, besides the exact size, if they really pad and the results are right.
         pairs = {
             way: {size: Pair(f"{way} {size}", EXACT, ways[EXACT][size], way, ways[way][size]) for size in sizes
                   if padded[way][size] != size}
@@ -327,7 +328,7 @@ def _describe_waste(padded: Mapping[int, int], exact: Counted, one: Counted) -> 
         return ""
     programs = {to: call.flops for to, call in zip(padded.values(), one.calls, strict=True) if call.programs}
     needed, spent = [call.flops for call in exact.calls], [programs.get(to) for to in padded.values()]
-    # A program with loops has no estimate here: XLA counts their bodies once, however long the padding makes them.
+    # A program with loops has no estimate: XLA counts the body of a loop once, however long padding makes the loop.
     if None in needed or None in spent or not sum(n or 0 for n in needed):
         return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
     more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1
@@ -351,7 +352,7 @@ def measure_alignment(asked: Asked) -> Measure:
     (own_size,) = found
     useful = around(own_size)
     make = partial(resized, asked.plain, asked.seed, over)
-    # Padded ones hold zeros behind the size in question, as they would in use.
+    # Padded inputs hold zeros beyond the real size, as in practice.
     cases = {size: replace(asked.plain, inputs=partial(make, real, size)) for size, real in useful.items()}
     others = [size for size in useful if size != own_size]
     pairs = [Pair(str(size), str(own_size), cases[own_size], str(size), cases[size]) for size in others]
@@ -363,7 +364,7 @@ def measure_alignment(asked: Asked) -> Measure:
         points = tuple(
             _useful_point(size, useful[size], taken[size], found.get(str(size)), own_size) for size in sorted(useful)
         )
-        # Padding is the same work for the user, as the paired comparisons show it.
+        # For the user, the padded call does the same work, and the paired comparisons show its time.
         padded = ((size, found[str(size)]) for size in targets(own_size))
         said = [f"padded to {size}: {c.verdict}" for size, c in padded if not c.failure]
         sentence = f"next to {own_size}, {'; '.join(said)}; padding itself is not in the times" if said else ""
@@ -377,7 +378,7 @@ def _useful_point(size: int, useful: int, taken: Estimate | None, c: Comparison 
         return Point(size, str(size), None, facts=(("not measured:", failure(c)),))
     each = seconds(taken.value / useful)
     if c is not None and c.estimate is not None:
-        # The paired ratio of the calls, for each entry that is of use.
+        # The paired ratio of the calls, for each useful entry.
         share = c.estimate.map(lambda ratio: ratio * own_size / useful)
         each += f", {share.text(unit='×')} of that at {own_size}"
     label = f"{size} (padded)" if useful != size else str(size)
@@ -546,7 +547,7 @@ def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
     if not gains or None in gains:
         return None
     for i, size in enumerate(sizes[:-1]):
-        # Small gains of several steps may make a large one.
+        # Several small gains can add up to a large one.
         if max(accumulate((gain or 0.0 for gain in gains[i:]), mul)) <= LEAST_GAIN:
             return size
     return None

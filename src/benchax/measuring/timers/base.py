@@ -93,7 +93,7 @@ def find_feedback(call: Callable[..., Any], inputs: Call) -> Feedback | None:
             calls += 1
     except Exception:  # it may refuse its own outputs, which is no fault of the call that is measured
         return None
-    # By NumPy: a program of JAX would be compiled while something is timed.
+    # Use NumPy: JAX would compile a program in the middle of the timing.
     fed = [outputs if place is None else outputs[place] for _, place in places]
     has_overflowed = describe_nonfinite([*_arrays(fed)]) and not describe_nonfinite([*_arrays(inputs)])
     return None if has_overflowed else Feedback(call, inputs, places, calls)
@@ -151,7 +151,8 @@ class Subject:
     @cached_property
     def feedback(self) -> Feedback | None:
         """How its outputs become the arguments that its next call donates; None if this is not done."""
-        # Sorted numbers are sorted faster, and a solver is done at once with its own solution.
+        # Feeding outputs back would change the work: sorted numbers sort faster, and a solver stops at once at its own
+        # solution.
         if not self._donates_arrays or not self.hlo or is_value_dependent(self.hlo):
             return None
         return find_feedback(self.program.call, (self.inputs.args, self.inputs.kwargs))
@@ -161,7 +162,7 @@ class Subject:
         """Which of `dynamic_leaves` becomes which array of the outputs in the next call; empty without `feedback`."""
         if self.feedback is None:
             return {}
-        # Numbers stand for the leaves that count; no other leaf is a number.
+        # Numbers represent the leaves that count; no other leaf is a number.
         args, _ = self._merge()([*range(len(self.dynamic_leaves))])
         numbers = itertools.count()
         outputs = jax.tree.map(lambda leaf: next(numbers) if state.is_carried(leaf) else leaf, self.outputs)
@@ -304,8 +305,8 @@ class Ready:
         self._subject, self._fn, self.args, self.kwargs = subject, fn, args, kwargs
         self._watch = None
         if subject.inputs.is_stateful:
-            # The variables are found before the call, so that what is read after it, inside the interval, is only what
-            # they hold, and not the graph of a model.
+            # Find the variables before the call. Then the reading inside the interval covers only their values, and not
+            # the graph of a model.
             self._watch = state.watch(self._dynamic, self._names, subject.inputs.labels)
             self._refs = [leaf for leaf in jax.tree.leaves(self._dynamic) if state.is_ref(leaf)]
 
@@ -421,7 +422,7 @@ def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
         nonlocal stack, thread
         if stack.dead or thread != get_ident():  # a call has raised; or another thread is calling
             stack, thread = greenlet(_serve), get_ident()
-        # Without its own, a greenlet has an empty context, in which the user's context variables have their defaults.
+        # By default, a greenlet has an empty context, in which the user's context variables have their defaults.
         stack.parent, stack.gr_context = getcurrent(), copy_context()
         if not stack:  # a greenlet is true once it has been started
             stack.switch(call)

@@ -92,8 +92,7 @@ def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
     take(1, 1)  # what cannot be recorded says so now
     if recorded[0].outer + recorded[0].inner > MANY:
         _check_share(cost, recorded)
-    # The trial was cold and is no sample; its last run stays, by which `_lengths` knows how many calls a recording
-    # needs.
+    # The trial was cold, so it is not a sample. Its last run shows `_lengths` how many calls a recording needs.
     del recorded[:-1], ahead[:]
     return PreparedTimer(
         sample=lambda n: sum(take(1, n)),
@@ -141,7 +140,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
     """
     found: list[ProgramRun] = []
     for attempt in range(ATTEMPTS):
-        # The end of the last call is not always recorded, so that from the second attempt on there is one more.
+        # A recording can miss the end of the last call, so from the second attempt on it has one more.
         runs = _recorded_calls(subject, cold + calls - len(found) + bool(attempt))[cold:]
         found += [run for run in runs if run.is_whole]
         if len(found) >= calls:
@@ -150,7 +149,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
 
 
 def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
-    # Before the recording begins, in which copies of inputs would show as runs of programs.
+    # Copy the inputs before the recording, in which the copies would look like runs of programs.
     if feedback := subject.feedback:
         feeds = [feedback.start() for _ in range(-(-calls // feedback.most_calls))]
         prepared = [feeds[i // feedback.most_calls] for i in range(calls)]
@@ -215,7 +214,7 @@ def event_cost() -> EventCost:
         NotMeasured: nothing can be recorded.
     """
     alone, loop = _nothing(), _loop()
-    # Measured by the clock of the recording itself: what is subtracted is what an operation of no length seems to take.
+    # Measured by the clock of the recording itself: subtract the apparent time of an empty operation.
     outer_s = min(run.busy_s for run in _recorded(alone, 50)[0])
     plain_s = min(_timed(loop) for _ in range(20))
     runs, timed_s = _recorded(loop, 20)
@@ -230,8 +229,8 @@ def _nothing() -> Callable[[], Any]:
 
 
 def _loop() -> Callable[[], Any]:
-    # A sort, since XLA:CPU makes one machine function of a loop of simple operations on small arrays (jax 0.12: on
-    # arrays of any size), in which nothing is recorded.
+    # A sort, because XLA:CPU compiles a loop of simple operations on small arrays (jax 0.12: on arrays of any size)
+    # into one machine function, in which nothing is recorded.
     compiled, x = jax.jit(lambda x: jax.lax.fori_loop(0, TURNS, lambda _, y: jnp.sort(y) + 1, x)), jnp.ones(2)
     return lambda: compiled(x)
 
@@ -306,7 +305,7 @@ def _step_s(seen_ns: set[int]) -> float | None:
 def _measure() -> Callable[..., Any]:
     """`Cupti.measure`, if it is there and takes what we give it."""
     try:
-        # At this moment only: elsewhere it may not import at all, and it takes 0.2 s.
+        # Import it only now: on other platforms it may fail, and it takes 0.2 s.
         made = importlib.import_module("jax.experimental.mosaic.gpu.profiler").Cupti
         known = {*inspect.signature(made).parameters, *inspect.signature(made.measure).parameters}
     except (ImportError, AttributeError, TypeError, ValueError) as error:

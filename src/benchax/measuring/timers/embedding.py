@@ -87,7 +87,7 @@ def embed(subject: Subject, most_calls: int) -> Embedded:
         ),
     )
     body, leaves = function_of_leaves(subject)
-    # A loop carries no weak types: such numbers stay as they are.
+    # A loop does not carry weak types, so such numbers stay outside.
     fed = {i: j for i, j in subject.fed_leaves.items() if not getattr(leaves[i], "weak_type", False)}
     most = min(most_calls, subject.feedback.most_calls) if subject.feedback else most_calls
     return Embedded(lambda values: arrays_of(body(values)), leaves, fed, most)
@@ -188,7 +188,7 @@ def compile_proven(
     body, leaves = function.body, function.leaves
     if not jax.eval_shape(body, leaves):
         raise NotMeasured("it returns no arrays, so that nothing in a compiled program would wait for it")
-    # The work of the function's own executable. If that is not accessible, the same function is compiled again.
+    # Counts the work of the function's own executable. If that is not accessible, the same function is compiled again.
     text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
     alone = _read(text)
     differences: list[census.ProgramDifference] = []

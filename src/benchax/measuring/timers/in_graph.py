@@ -69,7 +69,7 @@ def prepare(subject: Subject) -> PreparedTimer:
     overheads: dict[int, list[int]] = {}
 
     def take(iterations: int, count: int) -> list[int]:
-        # Beside readings so long that few are asked for, what the clock costs changes nothing.
+        # If readings are so long that few are needed, the cost of the clock does not matter.
         if count >= EMPTY_READINGS or iterations not in overheads:
             overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, numbers))
         return [ns for part in _parts(count) for ns in _read(run.call, part, iterations, leaves)]
@@ -87,7 +87,7 @@ def prepare(subject: Subject) -> PreparedTimer:
 
 
 def _clock(leaves: Leaves, hlo: str) -> Tier:
-    # In plain jit XLA gathers a sharded array before a custom call, and drops the sharding of what follows.
+    # Under plain jit, XLA gathers a sharded array before a custom call and drops the sharding afterwards.
     is_sharded = any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array))
     devices, platform = count_devices(hlo), jax.default_backend()
     refuse(
@@ -164,20 +164,21 @@ def _program(clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None) 
     def once(_: Any, carry: Any) -> Any:
         values, time = carry
         outputs = run_once(values, time)
-        # Between two runs nothing else touches what the function replaces: XLA would copy it.
+        # Nothing else may use the replaced arrays between two runs, because XLA would copy them.
         values, time = _through(clock, values, outputs, passing_by=fed)
         return feed(fed, values, outputs), time
 
     def program(count: Any, iterations: Any, *leaves: Any) -> Any:
         def reading(carry: Any) -> Any:
             i, first, buffer = carry
-            # What the function replaces is copied here, before the clock is read: the next reading needs it again.
+            # Copy the arrays that the function replaces before reading the clock, because the next reading needs them
+            # again.
             values, start = _through(clock, first)
             values, time = lax.fori_loop(0, iterations, once, (values, start))
             left = [*(values[leaf] for leaf in fed), time] if fed else []
             values, end = _through(clock, values, left, passing_by=fed)
             buffer = lax.dynamic_update_slice(buffer, jnp.stack([start, end])[None], (i, 0, 0))
-            # And it passes through another stamp, without which XLA would take all of the reading out of the loop.
+            # The result also passes through another stamp. Otherwise XLA would move the whole reading out of the loop.
             again, _ = _through(clock, [first[leaf] for leaf in fed], [end]) if fed else ([], None)
             return i + 1, feed({leaf: place for place, leaf in enumerate(fed)}, values, again), buffer
 

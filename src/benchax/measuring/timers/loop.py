@@ -56,12 +56,12 @@ def prepare(subject: Subject) -> PreparedTimer:
     leaves = function.leaves
     proven = _compiled(subject, function, is_tied=False)
     regime = "thunks" if jax.default_backend() == "cpu" else "kernels"
-    # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
-    # version by other rules.
+    # Only the compiled program shows it: XLA decides by the size of the loop and its carry, by different rules in each
+    # version.
     if has_small_call(proven.text):
         _check_single_kernel(leaves, zeros_like_outputs(function.body, leaves), subject)
         proven, regime = _compiled(subject, function, is_tied=True), "single kernel"
-    # The longer of the two loops of a sample has half as many trips again.
+    # The longer of the two loops in a sample has 1.5 times as many iterations.
     most = max(2, function.most_calls * 2 // 3)
     return PreparedTimer(
         _slope(proven.call, leaves),
@@ -158,7 +158,7 @@ def _slope(run: Callable[..., Any], leaves: Leaves) -> Callable[[int], int]:
 
     def sample(n: int) -> int:
         few, many = jnp.int32(n // 2), jnp.int32(n // 2 + n)
-        # On the device before the clock starts, or the first of the two calls would contain their transfer.
+        # Put them on the device before the clock starts, or the first of the two calls would include the transfer.
         wait((few, many))
         start = perf_counter_ns()
         wait(run(few, zero, *leaves))

@@ -48,8 +48,8 @@ def _plain(subject: Subject) -> Callable[[int], int]:
     is_array = isinstance(subject.outputs, jax.Array)
     wait = jax.block_until_ready
 
-    # One plain loop per form of call. The method of an array is 2 to 3 µs cheaper than jax.block_until_ready, and
-    # what a caller with one output would write.
+    # One plain loop per form of call. An array's method is 2 to 3 µs cheaper than jax.block_until_ready, and is what
+    # callers with one output write.
     def array_out(n: int) -> int:
         start = perf_counter_ns()
         for _ in repeat(None, n):
@@ -72,7 +72,7 @@ def _one_by_one(subject: Subject) -> Callable[[int], int]:
     def sample(n: int) -> int:
         elapsed = 0
         for _ in repeat(None, n):
-            # The name is bound until the next call is ready, so that nothing of this one is freed inside an interval.
+            # Keep the name bound until the next call is ready, so that nothing is freed inside an interval.
             call = subject.ready()
             start = perf_counter_ns()
             wait(call())
@@ -102,8 +102,7 @@ def _donating(subject: Subject) -> Callable[[int], int]:
 
     @on_fresh_stack
     def sample(n: int) -> int:
-        # All n sets of inputs are copied before the clock starts; that they fit into memory is what `most_iterations`
-        # is for.
+        # Copies all n sets of inputs before the clock starts. `most_iterations` ensures that they fit into memory.
         calls = subject.row(n)
         start = perf_counter_ns()
         for call in calls:
