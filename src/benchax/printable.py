@@ -13,7 +13,7 @@ LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 20_000
 """The number of characters that a row keeps of an error."""
 
-# C0 and C1 but for tab and line break, the marks and overrides of direction, line and paragraph separators.
+# C0 and C1 controls except tab and line break, direction marks and overrides, and line and paragraph separators.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")

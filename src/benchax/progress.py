@@ -134,8 +134,8 @@ def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) ->
 
     def progress(stage: str, share: float) -> None:
         nonlocal reached
-        # Some stages come twice, as those of a second program do: a bar that went back would look like a loss.
-        # The end of the last stage is still a part of this item: at 1 the next one would be named.
+        # Some stages occur twice, for example if there is a second program. A bar that goes back would look like lost
+        # work. The end of the last stage is still part of this item: a share of 1 would name the next item.
         reached = max(reached, min(_BEGINS.get(stage, 0.0) + _SAMPLING * share, _NEARLY_DONE))
         report(ProgressEvent(item, stage, done + reached, total))
 
@@ -174,8 +174,8 @@ class Bar:
     def __enter__(self) -> Bar:
         self.begun_s = self.clock()
         if not self.patience_s:
-            # Now, not at the first event: what rich puts in place of sys.stdout must lie below what a caller puts
-            # there, since each puts back what it found.
+            # Start now, not at the first event: rich replaces sys.stdout, and so may a caller. Both restore what they
+            # found, so rich must come first.
             self.live = self._start()
         return self
 
@@ -187,8 +187,8 @@ class Bar:
         now, what = self.clock(), (event.item, event.doing)
         is_new, self.last = what != self.last, what
         self.ended += [event.ended] if event.ended else []
-        # A beginning is always drawn: where it then hangs, it is what stands there. The first drawing imports rich,
-        # which must not come between two samples of one timer.
+        # Always draw a beginning: if it hangs, the display names it. The first drawing imports rich, which must not
+        # happen between two samples of a timer.
         if (not is_new and now - self.drawn_s < REDRAW_S) or now - self.begun_s < self.patience_s:
             return
         if self.live is None and not is_new:
@@ -199,7 +199,7 @@ class Bar:
             live.console.print(show_controls(event.item), markup=False, highlight=False)
         else:
             line = draw(with_time_left(event, now - self.begun_s))
-            # A line and a margin of the terminal are the bar's; what has scrolled away comes back with the last table.
+            # The bar needs one line and a margin. Lines that have scrolled away return with the last table.
             above = [*self.ended, *self.results()][-max(1, live.console.height - 3) :]
             live.update(_stack(above, line), refresh=True)
 
@@ -207,7 +207,8 @@ class Bar:
         from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
         from rich.live import Live  # noqa: PLC0415
 
-        # What the user's functions print to a terminal is written above the line. A file they print to stays theirs.
+        # Text that the user's functions print to a terminal appears above the bar. A file that they print to is not
+        # affected.
         to_terminal = sys.stdout.isatty()
         live = Live(console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=to_terminal)
         live.start()

@@ -169,7 +169,7 @@ def together(data: NDArray[np.uint8], start: Ints, end: Ints) -> Iterator[tuple[
         number, wire = tag >> 3, tag & 7
         value, after = _values(data, wire, value_at, end)
         _check(number, wire, value, at, end - after)
-        # The bytes of a message end behind its length; those of a number have been read.
+        # The bytes of a message follow its length; those of a number have been read.
         length = np.where(wire == VARINT, 0, value)
         yield which, number, wire, value, after
         at = after + length

@@ -31,7 +31,7 @@ class SelfRendering(SavedAsPage):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # A dataclass writes a `__repr__` with all fields unless its class has one already.
+        # A dataclass creates a `__repr__` with all fields unless its class has one.
         cls.__repr__ = SelfRendering.__repr__
 
     def __repr__(self) -> str:

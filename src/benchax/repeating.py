@@ -37,7 +37,7 @@ def once_a_round(sequence: Ints, at: Ints) -> Ints:
     in_round = len(at) / (len(sequence) / period)
     if in_round < 1.5:
         return at
-    # An evaluation every ten rounds comes in between, and is no part of what stands before a call.
+    # An evaluation every ten iterations comes in between. It is not part of the history of a call.
     rounds = len(sequence) / period
     is_usual = np.bincount(sequence)[sequence] >= rounds / 2
     usual, places = sequence[is_usual], (np.cumsum(is_usual) - 1)[at]

@@ -122,7 +122,7 @@ def format_error(error: BaseException) -> str:
             continue
         _cap_message(one)
         own = [frame for frame in one.stack if not is_machinery(frame.filename)]
-        # A slip inside of a library that the user's code was never reached by: then that is what there is.
+        # An error inside a library, in a stack without the user's code: then this is the best line.
         one.stack = traceback.StackSummary.from_list(own or one.stack[-1:])
         reached += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
     return "".join(found.format())
@@ -145,7 +145,7 @@ def _folders() -> dict[Owner, tuple[str, ...]]:
     found: dict[Owner, list[str | None]] = {
         "benchax": [str(Path(__file__).parent)],
         "jax": [_folder_of("jax"), _folder_of("jaxlib")],
-        # Commands of packages, too: .venv/bin/benchax is at the bottom of each stack.
+        # This includes commands of packages: .venv/bin/benchax is at the bottom of each stack.
         "package": [*map(sysconfig.get_path, ("purelib", "platlib", "scripts"))],
         "python": [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")],
     }

@@ -175,7 +175,7 @@ def short_dtype(name: str) -> str:
 def _dimension(text: str, spec: str) -> tuple[int, tuple[str, ...]]:
     """8@data+model as (8, ("data", "model"))."""
     number, at, names = text.partition("@")
-    # No more digits than int() would read.
+    # At most as many digits as int() reads.
     if not re.fullmatch(r"\d+(_\d+)*", number) or len(number) > 1000:
         raise UsageError(
             f"dimension {number!r} in {spec!r} is not a size", "whole numbers from 0 up, such as f32[1024,8]"

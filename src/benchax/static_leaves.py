@@ -25,7 +25,7 @@ class Static:
 
     value: Any
 
-    # Python takes 1, 1.0, and True for equal, and a function can do something else for each.
+    # For Python, 1, 1.0, and True are equal, but a function can treat them differently.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Static) and type(self.value) is type(other.value) and self.value == other.value
 

@@ -72,7 +72,7 @@ def bisect(row: Sequence[str], judge: Judge) -> Bisected:
             f"{row[bad]} is not slower than {row[good]}{found}", "two versions; the second one must be slower"
         )
     while good + 1 < bad:
-        # Those near the middle first; of two as near the earlier one.
+        # The nearest to the middle comes first, and of two equally near the earlier one.
         between, middle = range(good + 1, bad), (good + bad) // 2
         near = heapq.nsmallest(NEIGHBOURS + 1, between, key=lambda i: (abs(i - middle), i))
         clear = next((i for i in near if asked(row[i]) != "unclear"), None)

@@ -117,7 +117,7 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
     A baseline that fails by itself leaves its part to the next one, and the others go on.
     """
     first = next(iter(cases))
-    # One function that cannot travel to another process would keep all others from going; one at least is left over.
+    # One function that cannot be sent to another process must not stop all others. At least one remains.
     unsendable = {label: why for label, case in cases.items() if (why := _why_not_sent(label, case)) is not None}
     failures = dict(list(unsendable.items())[: len(cases) - 1])
     while True:
@@ -127,12 +127,12 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
         notes = () if labels[0] == first else (Remark("baseline-failed", "warning", text),)
         sides = tuple(Side(label, case) for label, case in left.items())
         paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
-        # One that is left over has nothing to be compared with, and is not run.
+        # A single remaining version has nothing to be compared with, so it does not run.
         test = SequentialTest(PairedSamples(paired_run), effort)
         if len(labels) > 1:
             (test,) = session.run_tests([paired_run], effort, report)
         failed = test.first.samples.failures
-        # Not by itself: a crash without a named side can come from any side, and spoils all comparisons.
+        # Not automatically: a crash without a named side can come from any side, and spoils all comparisons.
         if 0 not in failed or not names(failed[0], labels[0]):
             return _make_comparisons(test, failures)
         failures |= {labels[i]: failure for i, failure in failed.items()}
@@ -196,7 +196,8 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
     def between(one: str, other: str) -> Comparison:
         c = samples.between(one, other)
         if baseline not in (one, other):
-            # A difference of two that are not the baseline has a name where the second measurement shows it, too.
+            # A difference between two versions, neither of which is the baseline, gets a name if the second measurement
+            # also shows it.
             if second is None or c.verdict not in ("slower", "faster"):
                 return c
             return confirm(c, second.between(one, other, CONFIRMING_ALPHA))
@@ -583,7 +584,7 @@ def compare_stored(
         old = suite.stored(baseline)
         if candidate is None:
             return suite.keep(suite.run(suite.pair_with_now(old), effort))
-        # Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in.
+        # A stored candidate consists of stored rows only: no file is read, and no value can be set.
         chosen = suite.selection
         for name, value, default in (("paths", chosen.what, (".",)), ("params", chosen.params, ())):
             if value != default:

@@ -39,7 +39,7 @@ from benchax.workers.task import Say, limits_of, task
 
 # ---- remarks ---------------------------------------------------------------------------------------------------------
 #
-# Remarks on a comparison that is not of like with like.
+# Remarks on comparisons whose sides are not alike.
 
 
 ALONE_APART = 1.1
@@ -65,7 +65,7 @@ def _remarks(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark | N
         if why:
             text = f"{label} ran unchanged next to an exported program, because {why}"
             yield Remark("not-exported", "warning", text)
-    # XLA:CPU runs small programs on the calling thread and hands the others over, which costs 10 to 50 µs.
+    # XLA:CPU runs small programs on the calling thread and passes larger ones to another, which costs 10 to 50 µs.
     known = [(label, side.inline_flops) for label, side in sides if side.inline_flops is not None]
     is_known = answer.environment.get("backend") == "cpu" and len(known) == len(sides)
     if is_known and len({flops < INLINE_FLOPS for _, flops in known}) == 2:
@@ -76,7 +76,8 @@ def _remarks(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark | N
             f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is "
             f"dispatched to the thread pool: {listed}",
         )
-    # An eager function of one operation, or of one call of a jitted function, runs what its jitted form runs.
+    # An eager function that consists of one operation, or of one call of a jitted function, runs the same program as
+    # its jitted form.
     if len(sides) == 2 and {side.operations for _, side in sides} == {None, 1}:
         label = next(label for label, side in sides if side.operations == 1)
         text = f"both run the same program: {label} is one operation, which JAX compiles as it is"
@@ -197,9 +198,9 @@ class PairedSamples:
         paired_run = self.paired_run
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(paired_run.sides[i] for i in sides)
-            # Not by the seed of the data: each process is to have another order.
+            # Don't use the seed of the data: each process needs another order.
             order = random.randrange(2**31)
-            # Who fails takes along what the others have told in that attempt: they compile once more.
+            # A failed attempt also loses the reports of the others, which then compile once more.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
             answer = pool.call(
                 take_blocks,
@@ -332,7 +333,7 @@ def _pair_builds(process: int, one: SideFacts, other: SideFacts) -> list[Block]:
     """Seconds of the steps to build that both have (a program is traced already), of the last pair of builds. None
     where either compiled nothing: one program, or built by another process."""
     pairs = list(zip(one.builds, other.builds, strict=False))
-    # The last, since the first builds of a process pay for what JAX does once in it.
+    # Use the last one, because the first builds of a process include what JAX does once per process.
     both = pairs[-1][0].keys() & pairs[-1][1].keys() if pairs else set[str]()
     if "compile" not in both:
         return []

@@ -66,7 +66,7 @@ def begin(argument: dict[str, Any]) -> None:
         argument: the process that has started this one (parent).
     """
     subprocesses.die_with_parent()
-    # It may have ended before we asked to end with it.
+    # It may have ended before the request to end with this process.
     if os.getppid() != argument["parent"]:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
@@ -229,7 +229,7 @@ class Partner:
                     env=clean_environ(),
                     start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
                 )
-            # Heard by `listing`: processes that were started together look for their cases together.
+            # `listing` reads the answer, so that processes started together look for their cases at the same time.
             self._send(Service.list_cases, selection)
         except BaseException:
             self._let_go()

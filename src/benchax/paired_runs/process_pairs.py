@@ -111,7 +111,8 @@ class ProcessPair:
     ) -> None:
         self.rng = rng
         self._launches, self._selection, self._report = launches, selection, report
-        # Not by `rng`, whose seed is the same in each comparison: two at once would share a core again and again.
+        # Don't use `rng`, whose seed is the same in each comparison: two comparisons at once would share a core again
+        # and again.
         self._core = random.choice(cores) if cores else None
         self._processes = ExitStack()
         self._start()
@@ -210,7 +211,7 @@ def _take_samples(
     """int64[1, round, side], in nanoseconds. `facts` gets what was compiled in them."""
 
     def sample(i: int) -> int:
-        # Asked and answered before the other one is asked: two that compute at once would share the core.
+        # Wait for each answer before asking the other one: two that compute at once would share the core.
         ns, facts[i].compiles = pair.partners[i].ask(Service.sample, iterations, limit_s)
         return ns
 

@@ -119,7 +119,7 @@ def take_groups(
         return (clock() - begun_s) / effort.max_time_s if effort.max_time_s > 0 else 1.0
 
     for process in count():
-        # One group is taken however short the limit is.
+        # Take at least one group, however short the limit is.
         gone = time_gone() if process else float(effort.max_time_s is not None and effort.max_time_s <= 0)
         due = [stage for test in tests if (stage := test.due(gone)) is not None]
         if not due:
@@ -130,7 +130,7 @@ def take_groups(
                 found = next(c for c in test.comparisons() if c.metric == "run")
                 words = (found.case.label, interval(found), verdict_with_reason(found))
                 report(ProgressEvent(found.case.label, ended="  ".join(filter(None, words))))
-        # How many processes are still needed is not known, so no share of the whole can be reported.
+        # The number of processes still needed is unknown, so there is no share of the whole to report.
         elapsed_s, most = clock() - begun_s, max(test.most_groups_left for test in tests)
         lefts_s = [most * elapsed_s / process] if process else []
         lefts_s += [] if effort.max_time_s is None else [max(0.0, effort.max_time_s - elapsed_s)]
@@ -138,7 +138,7 @@ def take_groups(
         event = ProgressEvent(item, left_s=min(lefts_s, default=None), is_most=True)
         with start() as workers:
             for i, stage in enumerate(rng.sample(due, len(due))):
-                # Many cases in one process may take longer than is left; what has started takes one.
+                # Many cases in one process may exceed the limit, but a process that has started takes at least one.
                 if i and time_gone() >= 1:
                     break
                 _take_group(stage, workers, partial(_report_stage, report, event))

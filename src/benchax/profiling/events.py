@@ -88,7 +88,7 @@ class TraceLine:
         has = np.zeros(len(self), np.bool_)
         for name_id, value in self.shared.get(key, {}).items():
             of_name = self.name_id == name_id
-            # Before the event's own stats, which are stronger where both are there.
+            # These come before the event's own stats, which take precedence.
             column[of_name], has[of_name] = value, True
         # A key is one text, and so one index.
         code = self.texts.index(key) if key in self.texts else -1
@@ -162,7 +162,7 @@ def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
             f"these {len(xspace)} bytes hold no plane of a trace",
             "a whole XSpace message, as JAX writes it into <host>.xplane.pb",
         )
-    # One line of a real trace begins at a time in ns since 1970, which does not fit into int64 as ps.
+    # One line of a real trace begins at a time in ns since 1970. In ps, it does not fit into int64.
     began = [_began_ns(xspace, part.start, part.end) for plane in planes for part in plane.parts(3, BYTES)]
     origin_ns = min((time for time in began if time is not None), default=0)
     reader = _PlaneReader(xspace, keep, origin_ns)
@@ -245,7 +245,7 @@ class _PlaneReader:
         ends: list[int] = []
         at = start
         while at < end:
-            # Events are nearly all of a line, and stand one behind the other: one pass takes them together.
+            # A line consists almost only of consecutive events, so one pass takes them together.
             begins, stops, at = alike(self.data, at, end, _EVENT)
             starts += begins
             ends += stops
@@ -428,7 +428,7 @@ def number_rows(*columns: Ints) -> Ints:
     whole = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         codes, count = _number(column)
-        # Numbered anew after each column, so that the products of many columns stay inside an int64.
+        # Renumber after each column, so that the products of many columns fit into an int64.
         whole, _ = _number(whole * count + codes)
     return whole
 

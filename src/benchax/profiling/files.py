@@ -92,7 +92,7 @@ def move_run(run: Path, folder: Path) -> Path:
     runs.mkdir(parents=True, exist_ok=True)
     place = runs / run.name
     for number in itertools.count(2):
-        # Not `rename` at once: that takes an empty folder for free, so two processes might share it.
+        # Don't use `rename` directly: it replaces an empty folder without an error, so two processes could share it.
         with contextlib.suppress(FileExistsError):
             place.mkdir()
             break
@@ -119,7 +119,7 @@ def write_perfetto(run: Path, timeline: Timeline | None = None) -> None:
         with gzip.open(trace) as source, gzip.open(run / PERFETTO, "wb", compresslevel=5) as target:
             piece = _METADATA.sub(b"", source.read(_PIECE), count=1)
             while following := source.read(_PIECE):
-                # The last bytes wait for what follows: the end, which is to be cut, may lie across two pieces.
+                # Keep the last bytes back: the end, which is cut off, may span two pieces.
                 target.write(piece[:-TAIL])
                 piece = piece[-TAIL:] + following
             piece = _EMPTY.sub(b"", piece)

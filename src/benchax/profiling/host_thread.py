@@ -237,7 +237,7 @@ def _queued(dispatches: list[tuple[Ints, Ints]], asked: Ints) -> tuple[Ints, Int
     asked = np.sort(asked)
     at = np.searchsorted(asked, start, side="right") - 1
     since = asked[np.maximum(at, 0)] if len(asked) else np.zeros(len(start), np.int64)
-    # Asked for after the transfer before had ended: else it is that one's.
+    # It was requested after the previous transfer had ended; otherwise it belongs to that one.
     chosen = (at >= 0) & (since >= before)
     return since[chosen], start[chosen]
 

@@ -96,14 +96,14 @@ class Operations:
 
     @cached_property
     def _nested(self) -> tuple[Ints, Ints]:
-        # Takes longer than all else here, and whoever asks for runs only does not need it.
+        # This takes longer than everything else here, and callers that only need runs do without it.
         own, depth = self.end_ps - self.start_ps, np.zeros(len(self), np.int64)
         is_known = np.isin(self.program, list(self.insides))
         run = np.where(self.has_run, self.run, 0)
         by_program = number_rows(self.device, self.program, run)
         by_thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
         for chosen, group in ((is_known, by_program), (~is_known, by_thread)):
-            # Stable: what is sorted by start stays so within each group.
+            # Stable, so that each group stays sorted by start.
             at = np.flatnonzero(chosen)[np.argsort(group[chosen], kind="stable")]
             columns = group[at].tolist(), self.start_ps[at].tolist(), self.end_ps[at].tolist()
             if chosen is not is_known:
@@ -131,7 +131,8 @@ def operations(space: Space, known: Mapping[int, Module], tpu_line: str = TPU_OP
         if (found := _of_line(plane, line, devices, ends, tpu_line)).shape[1]
     ]
     rows = np.concatenate(columns, axis=1) if columns else np.zeros((13, 0), np.int64)
-    # By device, start, and end backwards: what begins together with something inside of it comes before that.
+    # Sort by device, start, and descending end, so that an event comes before those inside it that begin at the same
+    # time.
     rows = rows[:, np.lexsort((-rows[10], rows[9], rows[0]))]
     codes = {text: code for code, text in enumerate(space.texts)}
     device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed, thread = rows
@@ -204,7 +205,7 @@ def _of_line(
     end = line.start_ps + line.duration_ps
     is_ended, is_open = np.ones(len(line), np.bool_), np.zeros(len(line), np.bool_)
     if on_device:
-        # A copy or a kernel that belongs to no operation of HLO is device time all the same.
+        # A copy or kernel without an HLO operation is still device time.
         name, chosen = np.where(chosen, name, _names(plane, line)), np.ones(len(line), np.bool_)
         device = np.full(len(line), _index(devices, f"{on_device[1].lower()}:{on_device[2]}"))
     else:
@@ -358,8 +359,8 @@ def _runs(start: Ints, end: Ints, is_ended: Flags, group: Ints, begin: Ints) -> 
     latest = _latest(end, group)
     before = np.concatenate([start[:1], latest[:-1]])
     before[begin] = start[begin]
-    # What begins before all earlier ones have ended runs inside one of them, or beside it: recording both costs
-    # otherwise.
+    # An event that begins before all earlier ones have ended runs inside or next to one of them. Recording such an
+    # event takes a different time.
     outer = np.add.reduceat((start >= before).astype(np.int64), begin)
     busy_ps = np.add.reduceat(latest - np.maximum(start, before), begin)
     whole = np.logical_and.reduceat(is_ended, begin)
@@ -445,7 +446,7 @@ def communication_of(found: Operations, said: Exchange, index: int) -> tuple[flo
     spoken = mine & said.is_collective
     if not spoken.any():
         return 0.0, 0.0
-    # A loop that others ran inside of is as long as they are, and would seem to hide what nothing hid.
+    # A loop is as long as the operations inside it, and would seem to hide communication that nothing hides.
     is_leaf = found.self_ps == found.end_ps - found.start_ps
     others = mine & ~said.is_collective & is_leaf
     spoken_ps = _covered_ps(said, found.end_ps, spoken)
@@ -520,7 +521,7 @@ def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], 
     begin, lost = found.start_ps.copy(), list[int]()
     begun: dict[tuple[int, int, int, str], int] = {}
     for at in np.flatnonzero((kind == "start") | (kind == "done")).tolist():
-        # By run as well: the same instruction starts once in each, and runs of one program may overlap.
+        # Match by run, too: the same instruction starts once in each run, and runs of one program may overlap.
         key = int(found.device[at]), int(found.program[at]), int(found.run[at]), start_of(at)
         other = begun.pop(key, None)
         if kind[at] == "start":
@@ -532,5 +533,5 @@ def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], 
             begin[at] = found.start_ps[other]
     is_lost = np.zeros(len(found), np.bool_)
     is_lost[[*lost, *begun.values()]] = True
-    # Where no end of any kind is in the trace, as on GPU, the beginnings are whole kernels.
+    # If the trace has no ends at all, as on GPU, the starts are whole kernels.
     return begin, is_lost & np.isin(found.device, found.device[kind == "done"])

@@ -160,7 +160,7 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if error is None:
-            # What was dispatched has to run: a block of code rarely waits for its last call.
+            # Wait for dispatched work: a block of code rarely waits for its last call.
             jax.block_until_ready(samplers.live_arrays())
         self._session.__exit__(kind, error, where)
         with show_progress(self._progress) as report:
@@ -168,7 +168,7 @@ class Recording:
             self.result = _read(self._recorded, self._title, self._options, self._before)
 
     def __getattr__(self, name: str) -> Any:
-        # Only asked for what is not found here: ops, devices, table ...
+        # Python calls this only for attributes that are missing here: ops, devices, table, …
         if name.startswith("_"):
             raise AttributeError(name)
         if self.result is None:
@@ -199,7 +199,7 @@ def _of_function(
 
     report(ProgressEvent(name, "first call"))
     call()  # compiles
-    # A function that takes its inputs away can be called so often, and not once more.
+    # A function that donates its inputs can be called this many times, and no more.
     unrecorded_s = None if runs else _time_unrecorded(call)
     enough = math.ceil(LEAST_S / max(unrecorded_s or LEAST_S, 1e-9))
     count = runs or min(MOST_RUNS, max(LEAST_RUNS, enough))
@@ -208,7 +208,7 @@ def _of_function(
     made = 0
     with session(options, folder=folder, memory_s=memory_s) as recorded:
         began = time.perf_counter()
-        # Recording makes calls of many small operations several times as long, and takes a while to write them.
+        # Recording makes calls with many small operations several times slower, and writing them takes time.
         while made < count and (runs or made < LEAST_RUNS or time.perf_counter() - began < LEAST_S):
             with jax.profiler.StepTraceAnnotation(STEP, step_num=made):
                 call()
@@ -299,7 +299,7 @@ def preflight(folder: Path | None = None) -> list[Remark]:
     """Looks at this process, its device, and the folder for the trace, if there is to be one. Starts the backend."""
     platform = jax.default_backend()
     found = [*about_profilers(running(os.environ), platform), *about_options()]
-    # Tells CUDA from ROCm, both of which JAX calls gpu.
+    # Distinguishes CUDA from ROCm, which JAX both calls gpu.
     if platform == "gpu" and "rocm" not in getattr(jax.devices()[0].client, "platform_version", "").lower():
         params = ""
         with contextlib.suppress(OSError):  # no NVIDIA driver, or none that tells
@@ -316,8 +316,8 @@ def stop_at_errors(found: list[Remark]) -> None:
 
 def running(environment: Mapping[str, str]) -> str:
     """Returns the profiler that already records this process: "jax.profiler", "Nsight Systems", or an empty text."""
-    # No public name tells it before the second start_trace raises. JAX 0.6.0 to 0.11.2 have the first of these, and
-    # 0.12.0.1 the second; without them, that error of JAX is what the user sees.
+    # No public API shows it before a second start_trace raises. JAX 0.6.0 to 0.11.2 have the first of these names, and
+    # 0.12.0.1 the second. Without them, the user sees JAX's own error.
     state: object = None
     with contextlib.suppress(ImportError):
         from jax._src import profiler  # noqa: TID251, PLC0415
@@ -481,7 +481,7 @@ def session(
             finally:
                 recording.timeline = sampler and sampler.stop()
         except BaseException:
-            # What the block raises is the news; the recording is ended so that another one may begin.
+            # The exception of the block matters more. End the recording, so that another one can begin.
             with contextlib.suppress(Exception):
                 _stop(place)
             raise
@@ -519,7 +519,7 @@ def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> d
     for name, value in {**OPTIONS, **(options or {})}.items():
         if name != "device_tracer_level" or name in (options or {}):  # absent until set; the default is JAX's
             setattr(chosen, name, value)
-    # Otherwise a session that cannot begin looks like one in which nothing ran.
+    # Otherwise, a session that could not begin would look like an empty one.
     chosen.raise_error_on_start_failure = True
     return {"profiler_options": chosen}
 
@@ -540,8 +540,8 @@ def _stop(place: Path) -> None:
     try:
         jax.profiler.stop_trace()
     except Exception as error:
-        # JAX still holds a session that it could not write, and would refuse the next one for ever. Private, tried on
-        # jax 0.10.2, 0.11.2 and 0.12.0.1. Where it is gone, the next recording is refused with the message of `_start`.
+        # JAX keeps a session that it could not write, and would refuse all later ones. Private API, tried on jax
+        # 0.10.2, 0.11.2, and 0.12.0.1. If it is missing, the next recording fails with the message of `_start`.
         with contextlib.suppress(Exception):
             jax._src.profiler._profile_state.reset()  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
         if "ALREADY_EXISTS" in str(error):  # JAX says so only now (0.10.2)

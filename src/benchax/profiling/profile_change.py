@@ -72,7 +72,7 @@ def _by_line(changes: Sequence[OpChange], runs: Mapping[str, int]) -> tuple[Line
         )
         for (source, module), ops in groups.items()
     ]
-    # What ran a thousand times before what ran once, while the program was set up.
+    # Operations that ran a thousand times come before those that ran once, during setup.
     return tuple(sorted(found, key=lambda one: (-abs(one.more_s or 0.0) * runs.get(one.module, 1), one.source)))
 
 
@@ -96,7 +96,7 @@ def _compare_steps(
 
 def _by_origin(p: Profile) -> Mapping[tuple[str, ...], Sequence[Op]]:
     def origin(op: Op) -> Origin:
-        # Programs inside a scope, which two versions may call or nest differently, are no part of the place.
+        # Nested programs are not part of the place, because two versions may call or nest them differently.
         place = _PROGRAM.sub("", op.scope or "") or _NUMBER.sub("", op.name)
         return place, op.category, op.shape or ""
 

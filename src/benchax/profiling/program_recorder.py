@@ -136,7 +136,7 @@ def next_duration(seen: SeenSteps, recorded_s: float, in_all_s: float, least_ste
     wanted = 2 * recorded_s if seen.length_s is None or not seen.count else seen.length_s * (least_steps + 2)
     readable = recorded_s * MOST_EVENTS / max(seen.n_events, 1)
     found = min(max(wanted, recorded_s), LONGEST_S, readable)
-    # Where events come so fast that a longer recording could not be read, there is no better one than this.
+    # If events come so fast that a longer recording would be unreadable, this one is the best possible.
     return None if seen.count and found < recorded_s * 1.5 else found
 
 
@@ -351,7 +351,7 @@ class Recorder:
         self.imported = perf_counter()
         self.pid = os.getpid()
         self.found = Recorded()
-        # Entered again by a handler of SIGTERM, in whatever this thread is doing.
+        # A SIGTERM handler may enter here again, in the middle of anything on this thread.
         self.lock = threading.RLock()
         self.forks = 0
         self.is_asked = False
@@ -403,7 +403,7 @@ class Recorder:
     def on_step(self, step: CompileEvent) -> None:
         if os.getpid() != self.pid:  # a fork has the listener, too
             return
-        # JAX sends an event at the end of a step only, so a compilation is under way from the end of its lowering on.
+        # JAX sends events only at the end of a step, so a compilation is in progress from the end of its lowering.
         self.is_compiling = step.kind == "lower" or (self.is_compiling and step.kind != "compile")
         if self.wish.samples_stack and not self.found.stopped_by:
             self._mark(step)
@@ -417,7 +417,7 @@ class Recorder:
             wait_s = self.wish.start_after_s - (perf_counter() - self.imported)
             later = threading.Timer(max(wait_s, 0.0), self.start)
             later.daemon = True
-            # At once, in this thread: the program that was compiled is about to run.
+            # Begin immediately, in this thread: the compiled program is about to run.
             (later.start if wait_s > 0 else self.start)()
 
     def _mark(self, step: CompileEvent) -> None:
@@ -546,7 +546,8 @@ class Recorder:
         with self.lock:
             if self.found.stopped_by:
                 return
-            # Before the work: a handler of SIGTERM may come in here again, on this thread, while the files are written.
+            # Mark it before the work: a SIGTERM handler may enter here again, on this thread, while the files are
+            # written.
             self.found.stopped_by = by
             try:
                 self._stop()
@@ -573,7 +574,7 @@ class Recorder:
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
         again_s, seen = None, SeenSteps(0, None, 0)
-        # One that is the only one needs not be looked at: it is what there is.
+        # The only recording needs no check.
         if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
             seen = look(recorded.xspace)
             self.most_steps = max(self.most_steps, seen.count)
@@ -582,7 +583,8 @@ class Recorder:
             if self.is_early and not self.growth.is_of_events(seen.n_events):
                 again_s = self.wish.duration_s
         file, best = str(recorded.files["xplane"]), self.best
-        # Without steps the newest in which anything ran, as the loop may have begun; none that the end cut short.
+        # Without steps, take the newest recording in which anything ran, because the loop may have begun. Skip one that
+        # the end cut short.
         is_newer = seen.in_all_s > 0 and (not self.found.stopped_by or not best.in_all_s)
         if seen.worked_s > best.worked_s or (not seen.worked_s and not best.worked_s and is_newer):
             old = self.found.xplane

@@ -123,7 +123,7 @@ _Key = tuple[Kind, str]
 
 
 def live_arrays() -> list[jax.Array]:
-    # A donated array stays in JAX's list for as long as Python holds it, and has no bytes any more.
+    # JAX lists a donated array for as long as Python holds it, although it no longer has any bytes.
     return [array for array in jax.live_arrays() if not array.is_deleted()]
 
 
@@ -205,7 +205,7 @@ class Sampler:
             self._failure = f"{type(error).__name__}: {error}"
             return
         self._times_s.append(began - self._began)
-        # Not the time that passed: waiting for Python's lock costs the program nothing.
+        # CPU time, not elapsed time: waiting for Python's lock costs the program nothing.
         self._reading_s.append(time.thread_time() - used)
         self._sizes.append(sizes)
         self._profiles.append(profile)
@@ -338,7 +338,7 @@ class PacedSampler(ABC):
             late_s = time.perf_counter() - due
             with contextlib.suppress(Exception):  # there is one sample less
                 self._look(late_s)
-            # The first samples of a function cost more, and should not make all others rare.
+            # The first samples of a function cost more, and must not make all others rare.
             self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
             pause_s = max(STACK_INTERVAL_S, self._cost_s / self.most_share)
         self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
@@ -410,7 +410,7 @@ def describe_stack(frame: FrameType | None) -> str:
     is_innermost, is_iterator_inside = True, False
     called, has_own = None, False
     while frame is not None and len(parts) < MOST_FRAMES:
-        # By identity: the hash of a code object goes through all its constants.
+        # Compare by identity: the hash of a code object reads all its constants.
         key = id(frame.f_code), frame.f_lasti
         known = _places.get(key)
         if known is None:

@@ -107,13 +107,13 @@ def attach(
             begun(pid)
             ended = _receive(connection, limit_s)
             run = Path(ended["recorded"]["xplane"]).parent
-            # Copied to the same disk first, so that a full one leaves nothing half written.
+            # Copy to the same disk first, so that a full disk leaves no partial file.
             copied = files.move_run(Path(shutil.copytree(run, place / run.name)), folder)
             connection.send("copied")
             connection.poll(PATIENCE_S)  # until it hangs up: it refuses others before that
         except (EOFError, ConnectionError) as error:
             raise NotMeasured(f"process {pid} ended, or closed its server, before it had sent all") from error
-    # Without the names that only a newer benchax knows.
+    # Drop the names that only a newer benchax knows.
     known = {one.name: ended["recorded"][one.name] for one in fields(Recorded) if one.name in ended["recorded"]}
     return Attached(pid, tuple(first["argv"]), Recorded(**known), files.list_files(copied)["xplane"])
 
@@ -193,7 +193,7 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
         self._recorder: Recorder | None = None
         self._alone = threading.Lock()
         self._closed = threading.Event()
-        # A child made by os.fork has the socket, but no thread that would answer.
+        # A child of os.fork has the socket, but no thread to answer.
         os.register_at_fork(after_in_child=self._listener.close)
         self._thread = threading.Thread(target=self._accept, name="benchax-server", daemon=True)
         self._thread.start()
@@ -213,7 +213,7 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
         self._thread.join(1.0)
         if (recorder := self._recorder) is not None:
             recorder.stop("end")
-            # Whoever was recorded for holds it until all has been sent.
+            # The client of the recording holds it until everything is sent.
             if self._alone.acquire(timeout=DELIVER_S):
                 self._alone.release()
 
@@ -239,15 +239,16 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
                     connection = self._listener.accept()
                     if self._closed.is_set():
                         return
-                    # A connection that says nothing holds this thread, and nothing else, until it hangs up.
+                    # A silent connection blocks this thread, and nothing else, until it closes.
                     threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
                 except (OSError, RuntimeError):  # no file descriptors, or no threads, are left for now
                     if self._closed.wait(1.0):
                         return
 
     def _converse(self, connection: Connection) -> None:
-        # An exception says that the client is gone, or that it has no key. We are guests in a program of the user's: a
-        # traceback of this thread would look like a fault of the program. What a recording cannot do is an answer.
+        # An exception means that the client is gone or has no key. benchax is a guest in the user's program: a
+        # traceback of this thread would look like a fault of the program. If a recording fails, the client gets the
+        # reason as an answer.
         with contextlib.suppress(Exception), connection:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)

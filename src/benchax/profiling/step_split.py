@@ -88,7 +88,7 @@ class StepBounds:
 def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBounds:
     """Returns the steps; `mark` is "none" if nothing repeats."""
     marked = read_annotations(space)
-    # The name with most steps: a program may mark its evaluation as well.
+    # Use the name with the most steps, because a program may also mark its evaluation.
     for name, count in Counter(step.name for step in marked).most_common(1):
         if count >= LEAST_CALLS:
             begin = np.array([round(step.start_s * PS) for step in marked if step.name == name], np.int64)
@@ -97,7 +97,7 @@ def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBound
     name, begin = next((one for one in found if _do_the_same(one[1], runs)), ("", np.zeros(0, np.int64)))
     if not name:
         return StepBounds("none", "", begin)
-    # Where the loop runs ahead, what was called between two steps of the device is of later ones.
+    # If the loop runs ahead, calls between two steps of the device belong to later steps.
     is_of_device = len(begin) > 0 and not np.isin(begin, host.call_start).any()
     counts = dict(busiest_programs(runs, begin[0], begin[-1])) if is_of_device else _count_calls(host, begin)
     return StepBounds("program", name, begin, _programs(counts, begin))
@@ -105,7 +105,7 @@ def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBound
 
 def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
     """Are these the steps of a loop, by what a device did in them? Yes, where its runs are not known, as on GPU."""
-    # Of many calls the device may have begun one or two before the recording ended.
+    # The recording may have ended after the device had begun only one or two of many calls.
     if len(begin) < LEAST_CALLS or not runs:
         return len(begin) >= LEAST_CALLS
     if len(begin) > LEAST_CALLS:
@@ -146,7 +146,7 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> Iterator[tuple[str, Ints
         at, name = np.flatnonzero(host.call_name == anchor), program_name(host.names[anchor])
         begin = _at_device(name, host.call_start[at], runs)
         chosen = np.isin(at, once_a_round(host.call_name, at))
-        # Of a loop that runs ahead, the device may have begun fewer than were called.
+        # If a loop runs ahead, the device may have begun fewer steps than were called.
         yield name, begin[chosen[: len(begin)]]
 
 
@@ -180,7 +180,7 @@ def busiest_programs(
 def _at_device(name: str, begin: Ints, runs: Sequence[Run]) -> Ints:
     """The beginnings on the device, where most runs begin only after the next step has been begun."""
     starts = _starts(name, runs)
-    # A program may end before its last runs have; the first ones may have been called before the recording.
+    # A program may end before its last runs, and the recording may start after the first calls.
     starts = starts[max(0, len(starts) - len(begin)) :]
     if len(starts) and len(begin) - len(starts) >= LEFT_WAITING:
         return starts
@@ -236,7 +236,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
     lengths = layers.lengths(begin, end)
     anchor = stack_of.get(bounds.name, ())
     seen = sample_python(samples, layers, host, begin, end, anchor, busy_in_python(samples, lengths, begin, end))
-    # Who waits for a program, or a transfer, that was asked for and has not begun waits for JAX's threads.
+    # A wait for a program or transfer that was requested but has not begun is a wait for JAX's threads.
     is_queued = host.queued.holds(samples.time_ps).tolist()
     is_pending = pending(host, runs).holds(samples.time_ps).tolist()
     told = [
@@ -287,7 +287,7 @@ def in_calls_not_held(space: Space, found: Operations, samples: StackSamples) ->
         first.append(line.start_ps[at])
         last.append((line.start_ps + line.duration_ps)[at])
     begin, end = np.concatenate(first).min(initial=MOST_PS), np.concatenate(last).max(initial=-1)
-    # Python's own modules call no compiled program, nor does what a sample found between two rounds of a loop.
+    # Python's own modules do not call compiled programs. Nor does code that a sample found between two iterations.
     may = [bool(stack) and stack[0].owner != "python" and not stack[0].is_jumping for stack in samples.stacks]
     may_call = np.array(may)[samples.stack]
     lead = np.logical_and.accumulate(samples.stack == samples.stack[0])
@@ -301,12 +301,13 @@ def _steady(
     """(beginnings, ends, how many steps before them are left out)."""
     begin = bounds.begin_ps
     if len(begin) < LEAST_STEPS:
-        # With the samples, all of the recording: of steps that take minutes it holds little else.
+        # Use the samples of the whole recording: with steps of minutes, it contains little else.
         first = [int(times.min()) for times in (found.start_ps, host.call_start, samples.time_ps) if len(times)]
         last = [int(times.max()) for times in (found.end_ps, samples.time_ps) if len(times)]
         return np.array([min(first)]), np.array([max(last)]), 0
     compiling = layers.lengths(begin[:-1], begin[1:])[LAYERS.index("compile")] > 0
-    # The first step, and those behind it that compile again: it settles. Where all do, that is how this loop is.
+    # The first step, and the following ones that compile again: the loop is settling. If all steps compile, that is its
+    # normal state.
     settled = np.flatnonzero(~compiling[1:])
     warm_up = 1 + int(settled[0]) if len(settled) and settled[0] < len(compiling) / 2 else 1
     return begin[warm_up:-1], begin[warm_up + 1 :], warm_up
@@ -527,7 +528,7 @@ def sample_python(
     at = pieces.index(samples.time_ps)[usable]
     in_piece = np.bincount(at, minlength=len(pieces))
     per_ps, is_reached = _spread(size, in_piece, same_place)
-    # How the device's work cuts the Python between two calls differs from step to step.
+    # The device's work splits the Python time between two calls differently in each step.
     more_per_ps, is_reached_at_all = _spread(np.where(is_reached, 0, size), in_piece, same_calls, size)
     weight = np.zeros(len(samples.time_ps))
     weight[usable] = size[at] / in_piece[at] * (per_ps + more_per_ps)[at]
@@ -555,7 +556,7 @@ def _between(pieces: Coverage, host: HostThread) -> tuple[Ints, Ints]:
     name = np.concatenate([host.call_name, [len(host.names)]])
     is_end = after >= len(host.call_name)
     names = name[np.maximum(before, 0)], np.where(is_end, len(host.names), name[np.minimum(after, len(name) - 1)])
-    # Several pieces lie between the same two calls, as before and behind a wait: told apart by their place.
+    # Several pieces are between the same two calls, such as before and after a wait. Their place distinguishes them.
     slot = np.zeros(len(pieces), np.int64)
     same = np.concatenate([[False], before[1:] == before[:-1]])
     for i in np.flatnonzero(same).tolist():
@@ -589,7 +590,7 @@ def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[Sa
         return "dispatch"
     own = [frame for frame in stack if frame.owner == "user"]
     shared = _shared(own, anchor)
-    # With the frame that begins the steps: `step(w, next(batches))` is one line.
+    # Include the frame that begins the steps: `step(w, next(batches))` is one line.
     inner = own[: len(own) - shared]
     is_same_line = 0 < shared == sum(frame.owner == "user" for frame in anchor)
     loop = [*inner[-1:], *(own[len(own) - shared :][:1] if is_same_line else ())]

@@ -163,7 +163,7 @@ def _loop_of(module: str, stack: tuple[str, ...]) -> str:
     unknown."""
     places = [(source, place_of(source)) for source in stack]
     ends = [i for i, (_, place) in enumerate(places) if place and program_name(place.function) == module]
-    # Frames further out are of who called the compiled function, in a loop or not.
+    # Frames further out belong to the caller of the compiled function, in a loop or not.
     for source, place in places[: ends[0] + 1] if ends else ():
         if place is not None and place.loop_line is not None:
             return f"{source.rpartition(':')[0]}:{place.loop_line}"
@@ -315,7 +315,7 @@ def lanes_of(space: Space, found: Operations) -> tuple[Lane, ...]:
         return ()
     threads = [line.name for plane in space.planes for line in plane.lines]
     lengths = found.end_ps - found.start_ps
-    # Outer calls first among equals: what holds others explains more.
+    # Among equals, outer calls come first, because they explain more.
     order = np.lexsort((found.depth, -lengths))
     is_kept = np.zeros(len(found), bool)
     is_kept[order[:MOST_CALLS]] = True
@@ -479,9 +479,9 @@ def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _device(found: Operations, said: Exchange, index: int) -> Device:
-    # Outermost ones only: what is inside a loop runs while the loop does.
+    # Outermost operations only: those inside a loop run while the loop does.
     mine = np.flatnonzero((found.device == index) & (found.depth == 0))
-    # A communication is under way, and the device not idle, between its two halves as well.
+    # Between its two halves, a communication is in progress and the device is not idle.
     start, end = said.begin_ps[mine], found.end_ps[mine]
     busy, span = unite(start, end), int(end.max() - start.min())
     between = busy.gaps(int(start.min()), int(end.max()))
@@ -515,7 +515,7 @@ def read_pass_calls(space: Space) -> tuple[int | None, list[PassCall]]:
         order = order[line.duration_ps[order] > 0]
         start, length = line.start_ps[order], line.duration_ps[order]
         own, _ = self_times([0] * len(order), start.tolist(), (start + length).tolist())
-        # What runs inside a call of the compiler is a pass, until the end of that call; what runs elsewhere is none.
+        # Events inside a call of the compiler are passes; other events are not.
         reach = -1
         for name_id, a, d, self_ps in zip(
             line.name_id[order].tolist(), start.tolist(), length.tolist(), own, strict=True

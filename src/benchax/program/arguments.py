@@ -54,7 +54,8 @@ def outputs(stage: Any) -> list[ArgumentLeaf]:
 
 def leaves(name: str, tree: Any) -> list[ArgumentLeaf]:
     """`name` followed by the place in the tree, for each leaf that has a shape."""
-    # Not with the arrays as leaves: a sparse matrix or a module may have a shape and a dtype, and is made of arrays.
+    # Don't treat arrays as leaves here: a sparse matrix or a module may have a shape and a dtype, but consists of
+    # arrays.
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [
         ArgumentLeaf(

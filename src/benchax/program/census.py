@@ -48,12 +48,12 @@ constant."""
 _CALL = "custom call "
 _OURS = "benchax_"
 
-# Rough prices in the unit of one addition: enough to tell a sine that is missing from an index that is.
+# Approximate costs in additions: enough to distinguish a missing sine from a missing index.
 _PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, UNKNOWN_LOOP: 1e4}
 _PRICES |= dict.fromkeys(work.TRANSCENDENTAL, 10.0)
 
-# More may be added than may be missing: fusing repeats cheap producers in a region that does all of the work, but
-# nothing that XLA does leaves a part of it out, unless it moved that part out of the timed loop.
+# The limit for added work is larger than for missing work: fusing repeats cheap producers in a complete region, but XLA
+# only leaves out work if it moved it out of the timed loop.
 MOST_MISSING = 0.02
 MOST_ADDED = 0.05
 ADDED_ANYWAY = 64.0
@@ -142,7 +142,7 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
     """
     bodies = [body for body in _bodies(module, module.instructions) if _reads_clock(body, stamp_target, scope)]
     inner = [body for body in bodies if not any(other in bodies for other in module.inside(*body.instructions))]
-    # Of two such loops nobody can say which one is timed, and a wrong one would prove the wrong region.
+    # If there are two such loops, the timed one is unknown, and the wrong one would prove the wrong region.
     return inner[0] if len(inner) == 1 else None
 
 
@@ -187,7 +187,7 @@ class _Census(Fold[OperationTally]):
         inside = self.called(one)
         if not is_shared_among_threads(one.attributes):
             return inside
-        # The same operations on one thread take longer: a region that XLA:CPU does not share is another program.
+        # The same operations take longer on one thread: a region that XLA:CPU does not parallelize is another program.
         return OperationTally({**inside, SHARED: sum(inside.values())})
 
     def unknown(self, one: Instruction, once: OperationTally) -> OperationTally:
@@ -196,13 +196,13 @@ class _Census(Fold[OperationTally]):
     def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> OperationTally:
         if one.opcode.startswith("custom-call"):
             target = custom_call_target(one)
-            # Readings of the clock are in the timed program only, and no work of the function's.
+            # Only the timed program reads the clock; readings are not work of the function.
             is_work = target and not target.startswith(_OURS) and not is_annotation(target)
             return OperationTally({_CALL + target: 1}) if is_work else OperationTally()
         done = work.arithmetic(computation, one, self.applied)
         amount = done.flops + done.transcendentals
         if one.opcode in _MOVES or one.opcode in _FREE:
-            # An update leaves the array around it where it is; where XLA can't do so, it adds a copy.
+            # An update does not move the array around it. If XLA cannot update in place, it adds a copy.
             moved = computation.operands(one)[1] if one.opcode == "dynamic-update-slice" else one
             # A tuple or a token has no bytes and moves nothing, though it counts as one element.
             amount = max(amount, work.elements(moved.shape)) if shape_bytes(moved.shape) else 0

@@ -76,12 +76,12 @@ def memory_plan(
         output_bytes=output,
         temp_bytes=temp,
         alias_bytes=alias,
-        # No program has no code: 0 is what XLA:CPU says for "not counted" (jax 0.6.2 to 0.10.2).
+        # Every program has code, so 0 means "not counted" (XLA:CPU, jax 0.6.2 to 0.10.2).
         code_bytes=plan.generated_code_size_in_bytes or None,
         constant_bytes=constant_bytes,
         captured_bytes=captured_bytes,
         predicted_peak_bytes=argument + output + temp - alias + constant_bytes if known else None,
-        # Since jax 0.7; kept beside our sum, for on CPU it leaves out the temporaries.
+        # Available since jax 0.7. Kept in addition to our sum, because on CPU it omits the temporaries.
         compiler_peak_bytes=getattr(plan, "peak_memory_in_bytes", None),
     )
 
@@ -133,7 +133,7 @@ def buffer_assignment(compiled: jax.stages.Compiled) -> Assignment | None:
     try:
         return read_assignment(message, _instruction_names(compiled)) if message else None
     except Exception:
-        # A message of another form. Harmless: the None is told.
+        # A message of another form. Harmless: the row reports the None.
         return None
 
 
@@ -247,7 +247,7 @@ def _held_value(
 
 
 def _label(value: HeldValue) -> str:
-    # What has no shape of its own is a tuple: a table of addresses.
+    # A buffer without a shape is a tuple: a table of addresses.
     return f"{value.name} {value.spec}".strip() if value.spec or not value.name else f"table of {value.name}"
 
 

@@ -51,7 +51,7 @@ CALLS = (
     "update_computation",
 )
 
-# Before XLA has optimised it, a program is printed without the parameters of its computations.
+# Unoptimized programs are printed without the parameters of their computations.
 _OPENS = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*)?\{\s*$")
 _KEY = re.compile(r"\s*,?\s*([\w.\-]+)=")
 _NAME = re.compile(r"%?([\w.\-]+)")
@@ -397,7 +397,7 @@ class _SourceTables:
         found: list[str] = []
         while len(found) < len(self.frames) and (line := self._line_of(frame)):
             found.append(line)
-            # Counted from 1 above the numbers of the table, so that 1 is none.
+            # One higher than the ids of the table, so that 1 means none.
             frame = str(int(self.frames[frame].get("parent_frame_id", "1")) - 1)
         return found
 
@@ -545,7 +545,7 @@ def _entry(text: str) -> str:
 
 def _instructions(text: str, containing: str = "") -> Iterator[Instruction]:
     """Every instruction in `text`; `containing` spares parsing most lines of a long module."""
-    # Not splitlines: names in it may hold other separators.
+    # Don't use splitlines: names may contain other separators.
     for line in text.split("\n"):
         if containing in line and (found := read_instruction(line)):
             yield found
@@ -674,7 +674,7 @@ def needed_first(computation: Computation) -> list[str]:
     not need come last."""
     ordered: list[str] = []
     seen: set[str] = set()
-    # With a stack of our own: a chain of thousands of operations would pass Python's limit of recursion.
+    # Uses an explicit stack, because a chain of thousands of operations would exceed Python's recursion limit.
     for start in sorted(computation.instructions, key=_when):
         stack = [iter([start.name])]
         path: list[str] = []

@@ -461,7 +461,7 @@ class TracedProgram:
         for equation in jaxpr.eqns:
             reads = tuple(of(atom) for atom in equation.invars)
             inner, inner_consts = open_program(equation.params.get(INLINED.get(equation.primitive.name, "")))
-            # Otherwise inputs of the inner program are not operands of the equation one by one.
+            # Otherwise, the inputs of the inner program do not match the operands of the equation one to one.
             if hasattr(inner, "eqns") and len(inner.invars) == len(reads):
                 made = self._walk(body, inner, inner_consts, reads, join_scope(scope, equation), (*calls, equation))
                 known.update(zip(equation.outvars, made, strict=True))
@@ -492,7 +492,7 @@ def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], 
         body = params["jaxpr" if op.name == "scan" else "body_jaxpr"]
         consts, carry, xs = op.split(reads)
         jaxpr, n = open_program(body)[0], len(consts)
-        # A carry that the body returns as it is stays the same.
+        # A carry that the body returns unchanged is the same array.
         same = [before is after for before, after in zip(jaxpr.invars[n:], jaxpr.outvars[: len(carry)], strict=False)]
         kept = [start if is_same else None for start, is_same in zip(carry, same, strict=True)]
         given: list[Value | None] = [*consts, *kept, *[None] * len(xs)]
@@ -513,7 +513,7 @@ def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], 
     elif op.name in ("shard_map", "xla_pmap"):
         program = params.get("jaxpr", params.get("call_jaxpr"))
         pairs = zip(open_program(program)[0].invars, reads, strict=True)
-        # A part of an array is another array; what every device has whole is the same one.
+        # A part of an array is another array. An array that every device holds in full is the same one.
         yield op.name, program, [r if tuple(v.aval.shape) == r.shape else None for v, r in pairs], 0, None
     else:
         closed = (each for each in nested_in(op.equation) if isinstance(each, core.ClosedJaxpr))

@@ -29,7 +29,7 @@ LOOPS = ("scan", "while", "pallas_call")
 MOST_PLACES = 10
 """Lines and scopes that are kept of each primitive."""
 
-# Behind these frames stands whoever called benchax, not what asked for the operation.
+# Below these frames is the caller of benchax, not the code that requested the operation.
 _END = str(Path(__file__).parents[1] / "measuring")
 
 
@@ -235,7 +235,8 @@ def line_apart(equation: Any, other: Any) -> str:
 def frames_inside(equation: Any, loop: Any) -> list[OwnFrame]:
     """Those from the function that is the body of a loop to an equation in it; none where it is not told."""
     here, around = own_frames(equation), own_frames(loop)
-    # JAX 0.10 begins anew where it traces a body; in others the way to the loop is a part of the way to what is in it.
+    # In JAX 0.10, the frames of an equation start at the body. In other versions, they also contain the frames of the
+    # loop.
     return here[len(around) :] if here[: len(around)] == around else here
 
 

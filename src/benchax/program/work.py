@@ -60,7 +60,7 @@ ELEMENTWISE = _names(
     "multiply negate not or popcnt real reduce-precision remainder round-nearest-afz round-nearest-even select "
     "shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract xor"
 )
-# They name or group values, or wait for something; nothing is moved.
+# These operations only name, group, or wait for values; they move nothing.
 FREE = _names(
     "add-dependency after-all all-gather-done all-reduce-done async-done async-update bitcast collective-permute-done "
     "constant copy-done domain get-dimension-size get-tuple-element opt-barrier parameter partition-id recv-done "
@@ -245,10 +245,10 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
     if opcode in ("slice", "dynamic-slice", "gather"):
         return 2 * result + sum(shape_bytes(each.shape) for each in operands[1:])
     if opcode == "dynamic-update-slice" and len(operands) > 1:
-        # In place: the update and its indices are read, the update is written; the array around them stays.
+        # In place: reads the update and its indices, and writes the update. The array around them does not move.
         return sum(shape_bytes(each.shape) for each in operands[1:]) + shape_bytes(operands[1].shape)
     if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
-        # The second result is room to work in.
+        # The second result is scratch space.
         result = elements(instruction.shape) * shape_bytes(instruction.shape.lstrip("(").partition("[")[0] + "[]")
     if opcode == "scatter" and operands:
         # Per element of the updates: the update and the old value are read, the new value is written.
@@ -284,7 +284,7 @@ def _read(inside: Computation, value: Instruction) -> int:
             read += shape_bytes(user.shape)
         elif user.opcode == "bitcast":
             read += _read(inside, user)
-        # An update in place leaves the array around it where it is, so this use reads nothing of it.
+        # An in-place update does not move the array around it, so this use reads nothing of it.
         elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
             return total
     return min(read, total)
@@ -419,7 +419,7 @@ class Adder(Fold[Work]):
 
 # ---- the whole program ------------------------------------------------------------------------------------------
 
-# XLA's own instructions for what it usually turns into a custom call: no rule of ours counts them.
+# XLA's own instructions for work that is usually a custom call. No rule here counts them.
 _UNCOUNTED = ("cholesky", "triangular-solve", "select-and-scatter", "infeed", "outfeed", "send", "recv")
 
 
@@ -529,14 +529,15 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     for visit in waiting:
         for one in visit.working:
             held = visit.held(module, one, 0)
-            # Of branches the one with most operations, as far as one is the most of all; `counts` takes each maximum.
+            # Of several branches, count the one with most operations if one has the maximum of everything; `counts`
+            # takes each maximum.
             most = max(held, key=lambda branch: adder.computation(branch.where), default=None)
             waiting += [most] if most is not None and one.opcode == "conditional" else held
             if one.opcode in HOLDERS and one.opcode != "fusion":
                 continue
             work = adder.instruction(visit.where, one, visit.is_fused).times(visit.times)
             key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
-            # The operations of a fusion belong to the lines inside of it, and its kernel to its own.
+            # The operations of a fusion belong to their own lines, and its kernel to the fusion's line.
             own = Work(bytes=work.bytes) if one.opcode == "fusion" else work
             rows[key] = rows.get(key, Work()).plus(own)
             before = kernels.setdefault(key, 0.0)

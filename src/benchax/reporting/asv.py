@@ -189,7 +189,7 @@ def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
     found = [there.get(cell) for cell in grid.cells]
     stats = [_stats(entry) if entry else {} for entry in found]
     when = datetime.fromisoformat(group[0].m.started_at)
-    # JavaScript's time.
+    # Milliseconds since 1970, as in JavaScript.
     started_ms = round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
     columns = ([each.get(name) for each in stats] for name in STATS)
     return [list(map(_result, found)), grid.axes[1], VERSION, started_ms, None, *columns]

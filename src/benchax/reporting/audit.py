@@ -89,7 +89,8 @@ def quote_source(where: Where) -> list[Code]:
     """The line with its neighbours, marked; nothing where the file cannot be read."""
     file, number = where
     linecache.checkcache(file)
-    # Python would look for other files of that name. A cell is no file; IPython keeps its lines for tracebacks.
+    # Python would look for other files of that name. A notebook cell is not a file; IPython keeps its lines for
+    # tracebacks.
     lines = linecache.getlines(file) if is_typed(file) or Path(file).is_file() else []
     first = max(0, number - 1 - NEIGHBOURS)
     shown = enumerate(lines[first : number + NEIGHBOURS], first + 1)
@@ -144,7 +145,7 @@ def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
         alike = group_by(a.outcomes(outcome), lambda checked: checked.why)
         rules = {why: ", ".join(checked.rule for checked in listed) for why, listed in alike.items()}
         rows += [(outcome, ": ".join(filter(None, (names, why)))) for why, names in rules.items()]
-    # A rule can find something and still say what it could not see.
+    # A rule can find something and also report what it could not check.
     return rows + [("partly", f"{c.rule}: {c.why}") for c in a.outcomes("finding") if c.why]
 
 
@@ -265,7 +266,7 @@ def _result(a: Audit, finding: Finding, root: Path) -> dict[str, Any]:
 
 def _location(file: str, line: int, root: Path) -> dict[str, Any]:
     full = root / file
-    # As a URI: spaces and letters beyond ASCII are written in percents. A colon in front would read as a scheme.
+    # As a URI, spaces and non-ASCII letters are percent-encoded. A leading colon would look like a scheme.
     artifact = {"uri": full.as_uri()}
     if full.is_relative_to(root):
         artifact = {"uri": full.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": "SRCROOT"}

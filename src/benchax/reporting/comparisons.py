@@ -106,7 +106,7 @@ def heading(found: Comparisons) -> str:
     inputs = first.signature if len({c.signature for c in found.of("run")}) == 1 else ""
     line = describe_machine(first.environment)
     if found.labels:
-        # A case has the name of a function, unless another was given: that says nothing where functions are listed.
+        # A case has the name of its function unless the user gave another. In a list of functions, it adds nothing.
         name = "" if first.case.name in found.labels else f"{first.case.label}: "
         processes = f"{first.processes} process{'es' * (first.processes != 1)}"
         line = f"{name}{line} · {plural(first.pairs, 'pair')} in {processes}"
@@ -160,7 +160,7 @@ def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
 def _describe_result(c: Comparison) -> str:
     if c.numerics is None or c.differs:
         return "differs" if c.numerics else ""
-    # Results that agree can still differ by as much as is shown; a remark tells how far others are apart.
+    # Results that agree can still differ by the amount shown. A remark reports larger differences.
     return f"agrees to {c.numerics.max_rel:.1e}" if c.numerics.max_rel else "equal"
 
 
@@ -384,7 +384,7 @@ def document_for_page(found: Comparisons) -> Document:
     """The chart first, under a heading."""
     drawn = [chart(found)] if found.of("run") else []
     titles = [each.title.partition("\n")[0] for each in drawn] or ["comparison"]
-    # The heading says what the title of a figure says.
+    # The heading replaces the title of the figure.
     ratios = (replace(each, title="ratios with their 95 % intervals") for each in drawn)
     return Document((Heading(titles[0][:1].upper() + titles[0][1:], 1), *ratios, *document(found).blocks))
 
@@ -486,7 +486,8 @@ def _shorten_name(name: str) -> str:
 
 # ---- error rates -----------------------------------------------------------------------------------------------------
 #
-# How often benchax was wrong, in tables and sentences: the planted changes, the verdicts, and the claims that follow.
+# Shows how often benchax was wrong, in tables and sentences: the planted changes, the verdicts, and the resulting
+# claims.
 
 
 WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")

@@ -416,7 +416,7 @@ def describe_value(value: float, quantity: Quantity, digits: int = 3) -> str:
     return count(value, "FLOP" if quantity == "flop" else "", digits)
 
 
-# Trees from paths: what is made of many parts, each of which says where it belongs.
+# Builds trees from paths: the parts of a whole, each with its place.
 
 
 def grow(leaves: Iterable[tuple[Sequence[str], float, str]]) -> tuple[Branch, ...]:
@@ -432,7 +432,7 @@ def grow(leaves: Iterable[tuple[Sequence[str], float, str]]) -> tuple[Branch, ..
     )
 
 
-# A heat map knows nothing of grids: squares come with a time in seconds or a status.
+# A heat map does not depend on grids: squares have a time in seconds or a status.
 
 STATUS_STYLES: dict[str, Style] = {
     "timeout": "warning", "crashed": "bad", "error": "bad", "out_of_memory": "bad", "wrong_shape": "info",
@@ -609,7 +609,7 @@ def decode_document(coded: list[list[Any]]) -> Document:
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(flag), python)
     for flag, python in (
-        # Where both are said, one is enough.
+        # If both are given, one is enough.
         (r"--no-jit \(jit=False\)|jit=False, --no-jit|--no-jit", "jit=False"),
         (r"--timeout, timeout_s=", "timeout_s="),
         (r"--store or store=", "store="),
@@ -620,7 +620,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"--max-time", "max_time_s="),
         (r"--timeout", "timeout_s="),
         (r"--memory-limit", "memory_limit_bytes="),
-        # What has no option there is a command in Python, too.
+        # Without such an option, it is a command in Python, too.
         (r"--time runs it", "benchax.bench times it"),
         (r"(?<!inspect )--time\b", "benchax inspect --time"),
         (r"--json", "asdict()"),

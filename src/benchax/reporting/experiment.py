@@ -70,7 +70,7 @@ def answer(e: Experiment) -> str:
         return f"{best.name} is fastest, {speedup(best)}"
     if timed:
         return "no variant is faster"
-    # Some compare times to build, others count, or are measured at many points.
+    # Some variants compare build times, others count, or are measured at many points.
     said = [
         curve.sentence or curve.title
         if any(point.seconds for point in curve.points)

@@ -201,7 +201,7 @@ def common_environment(measurements: Sequence[Measurement]) -> dict[str, Any]:
     if not measurements:
         return {}
     first = measurements[0].environment
-    # Not by `vars`, which also has the fingerprint once that was computed.
+    # Don't use `vars`, which also has the fingerprint after it was computed.
     facts = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
     return {
         name: value
@@ -258,7 +258,7 @@ def bencher_name(label: str) -> str:
     if len(raw) <= LONGEST_NAME:
         return label
     digest = f"… ~{hashlib.sha256(raw).hexdigest()[:12]}"
-    # A letter that the cut went through is dropped.
+    # Drops a letter that the cut went through.
     return raw[: LONGEST_NAME - len(digest.encode())].decode(errors="ignore") + digest
 
 
@@ -593,7 +593,7 @@ def _benchmark(entry: ExportedCase, samples: Samples) -> dict[str, Any]:
     m = entry.m
     params = entry.params
     every = [value for each in m.series_of(samples.timer) for value in each.per_call_s]
-    # A difference that noise has eaten is no time, and whoever reads the file would show it as the least one.
+    # A difference lost in noise is not a time, and readers of the file would show it as the smallest one.
     readings = [value for value in every if value > 0] or every
     left_out = {"readings_not_above_0": len(every) - len(readings)} if len(readings) < len(every) else {}
     return {

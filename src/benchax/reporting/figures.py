@@ -34,7 +34,7 @@ from benchax.reporting.document import (
 from benchax.reporting.tables import truncate
 from benchax.units import SECONDS, number, seconds_unit
 
-# Told apart by all kinds of eyes (Okabe & Ito 2008); what they mean is also said by a mark or in words.
+# Distinguishable with any color vision (Okabe & Ito 2008). A mark or a word always repeats the meaning.
 COLORS: dict[Style, str] = {
     "": "#0072b2", "good": "#009e73", "bad": "#d55e00", "warning": "#b77400", "info": "#56b4e9", "faint": "#777777",
     "title": "#000000",
@@ -45,7 +45,7 @@ SHADE = "#f0f0f0"
 SYMBOLS: dict[Symbol, str] = {"circle": "o", "diamond": "D", "left": "<", "right": ">"}
 ARROWS = {"x": ("$←$", "$→$"), "y": ("$↓$", "$↑$")}
 """Where an interval is cut off."""
-# Texts stay texts: a page can search them, and the reader's fonts have Chinese. Equal charts are equal files.
+# Keep text as text: a page can search it, and the reader's fonts have Chinese. Equal charts are equal files.
 FOR_PAGES = {"svg.fonttype": "none", "svg.hashsalt": "benchax"}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _STYLE_SHEET = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
@@ -77,7 +77,7 @@ def _draw_into(canvas: Any, chart: Chart) -> None:
         return
     for mark in chart.marks:
         _draw_mark(axes, mark, chart)
-    # Last, because their words go to the side on which there is room.
+    # Draw these last, because their labels go to the side with room.
     _draw_reference_lines(axes, chart)
     _draw_axes(axes, chart)
     if chart.has_legend or chart.has_series:
@@ -96,11 +96,11 @@ def to_svg(chart: Chart) -> str:
         MissingPackage: matplotlib is not installed.
     """
     written = io.StringIO()
-    # A context, so that the settings of a user who draws with matplotlib as well stay as they are.
+    # A context, so that users who also draw with matplotlib keep their settings.
     with need().rc_context(FOR_PAGES), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a character that only matplotlib's own font lacks
         draw(chart).savefig(written, format="svg", metadata=NO_METADATA)
-    # A style sheet of an element holds for the whole page; on the element itself it holds for this.
+    # A style sheet inside an element applies to the whole page. On the element itself, it applies only there.
     element = _STYLE_SHEET.sub("", written.getvalue().partition("<svg ")[2])
     return f"<svg style='max-width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt' {element.rstrip()}"
 
@@ -158,7 +158,7 @@ def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
         )  # fmt: skip
     missing = [place for place, value in zip(points.places, points.values, strict=True) if value is None]
     if missing:
-        # At the edge, in shares of the axis: a number of the axis would be one that nobody measured.
+        # Draw at the edge, in axis fractions: a coordinate of the axis would be a number that was not measured.
         edge, other = [0.02] * len(missing), axes.get_yaxis_transform() if swap else axes.get_xaxis_transform()
         where = (edge, missing) if swap else (missing, edge)
         axes.scatter(*where, transform=other, marker="x", s=14, linewidth=0.9, color=color, label=points.label)
@@ -199,7 +199,7 @@ def _draw_reference_lines(axes: Any, chart: Chart) -> None:
         across = axes.axvline if line.axis == "x" else axes.axhline
         across(line.at, color=COLORS[line.style], **looks[line.kind])
         if line.label:
-            # In turn on two heights: changes may be neighbours.
+            # Alternate between two heights, because changes may be neighbors.
             height = 0.07 if line.kind == "break" else 0.985 - 0.105 * (nth % 2)
             nth += line.kind == "change"
             _label_reference_line(axes, line, height, chart)
@@ -299,7 +299,7 @@ def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
 def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
     colors, look = need("colors"), {"aspect": "auto", "interpolation": "nearest"}
     low, high = (min(known), max(known)) if known else (1.0, 10.0)
-    # Neighbours that differ by the noise of a clock must not look like day and night: a factor of 10 at least.
+    # Squares that differ only by clock noise must not look completely different, so span a factor of at least 10.
     middle = math.sqrt(low * high)
     norm = colors.LogNorm(min(low, middle / math.sqrt(10)), max(high, middle * math.sqrt(10)))
     shown = [[v if v and v > 0 else math.nan for v in row] for row in cells.values]
@@ -308,7 +308,7 @@ def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
         for row in zip(cells.values, cells.styles, strict=True)
     ]
     image = axes.imshow(shown, norm=norm, cmap="viridis_r", **look)
-    # One picture: ten thousand rectangles would take 14 s and 1 GB.
+    # Draw one image: ten thousand rectangles would take 14 s and 1 GB.
     axes.imshow([[colors.to_rgba(fill) for fill in row] for row in fills], **look)
     return image
 

@@ -247,7 +247,7 @@ def chart(h: History) -> Chart:
     names = {i: truncate(commit(h.points[i]), LONGEST_NAME) for i in _labelled_positions(h)}
     ticks = tuple(AxisTick(i, name, changed.get(i, "")) for i, name in names.items())
     x = Axis(ends=(-1, len(h.points)), ticks=ticks, are_names=True)
-    # A legend of one word that says nothing is none.
+    # A legend with one uninformative word is useless.
     return Chart(x, _values(h), marks, title, has_legend=[p.label for p in points] != ["clear"])
 
 

@@ -183,12 +183,12 @@ class BlockWriter:
     def _render_remark(self, remark: Remark) -> Markup:
         mark, style = MARKS[remark.severity]
         sign = self._tag("span", mark, css_class=f"mark {style}", aria_hidden="true" if self.is_page else "")
-        # Where styles are dropped, nothing would hide it.
+        # If styles are removed, nothing would hide it.
         spoken = [element("span", SEVERITIES[remark.severity], css_class="spoken")] if self.is_page else []
         return self._tag("li", sign, *spoken, remark.message)
 
     def _render_code(self, code: Code) -> Markup:
-        # On a page its lines can be scrolled by keys.
+        # On a page, users can scroll its lines with the keyboard.
         reach = {"tabindex": "0", "role": "group", "aria_label": code.title or "code"} if self.is_page else {}
         text = self._tag("pre", self._tag("code", code.text), **reach)
         return self._tag("details", self._tag("summary", code.title), text) if code.title else text
@@ -202,7 +202,7 @@ class BlockWriter:
     def _render_row(self, row: TextRow, kind: str) -> Markup:
         value = self._tag("td", row.value, css_class="n v" if kind == "numbers" else "")
         detail = self._tag("td", row.detail, css_class="d" if self.is_page or not row.style else "")
-        # A row without a name goes on with the one above it.
+        # A row without a name continues the one above.
         name = self._tag("th", row.label, scope="row") if row.label else self._tag("td")
         return self._tag("tr", name, value, detail, css_class=row.style)
 
@@ -210,7 +210,7 @@ class BlockWriter:
         """A table that is too wide is scrolled, not the page."""
         kinds = [KINDS[column.kind] for column in table.columns]
         named = zip(table.names, kinds, strict=True)
-        # A head without a name would be read as one.
+        # An empty header cell would be announced as a header.
         names = [
             self._tag("th", name, scope="col", css_class=kind) if name else self._tag("td") for name, kind in named
         ]
@@ -230,7 +230,7 @@ class BlockWriter:
         """Its data as JSON: scripts draw it when it comes into view, and make its table."""
         caption = element("figcaption", chart.caption)
         note = [element("p", chart.note, css_class="faint")] if chart.note else []
-        # Names need room; what is one value high as another need not be wide.
+        # Names need space. A chart of one value need not be wide.
         is_broad = chart.is_broad or chart.beside or any(isinstance(mark, Cells | Tree) for mark in chart.marks)
         content = (caption, *note, element("div", css_class="plot"), _embed(encode_chart(chart)))
         return element("figure", *content, css_class="broad" if is_broad else "")
@@ -351,7 +351,7 @@ def encode_numbers(values: Iterable[float | None], digits: int = DIGITS) -> Any:
     is_whole = all(v < 10**digits and float(v).is_integer() for v in sizes)
     if is_whole or len(sizes) < 2 or max(sizes) > min(sizes) * 10**MOST_DECADES:
         return [finite_number(v, digits) for v in listed]
-    # The least one keeps all its digits; those of bars are counted from the greatest.
+    # The smallest one keeps all its digits. For bars, digits count from the largest.
     exponent = math.floor(math.log10(min(sizes) if digits == DIGITS else max(sizes))) - digits + 1
     # A power of ten below one is not exact, its inverse is.
     factor, divisor = (10**-exponent, 1) if exponent < 0 else (1, 10**exponent)
@@ -360,7 +360,7 @@ def encode_numbers(values: Iterable[float | None], digits: int = DIGITS) -> Any:
 
 def _is_range(values: Sequence[float]) -> bool:
     first, step = values[0], (values[-1] - values[0]) / (len(values) - 1)
-    # As exact as numbers of so many digits are.
+    # As exact as numbers with this many digits.
     room = 10**-FINE_DIGITS * max(abs(first), abs(values[-1]))
     return all(abs(v - first - i * step) <= room for i, v in enumerate(values))
 
@@ -451,7 +451,7 @@ def _render_part(part: Document, id: str, is_open: bool) -> Markup:
     rest = [block for block in part.blocks if block is not head]
     writer = BlockWriter(level=2)
     title = element("summary", element("h2", head.text, css_class=head.style))
-    # An attribute without a value: there is no other way to say that it is open.
+    # An attribute without a value is the only way to mark it as open.
     opened = Markup(begin("details", css_class="part", id=id).removesuffix(">") + (" open>" if is_open else ">"))
     return Markup(opened + title + "".join(writer.render_answers(head)) + writer.render(rest) + "</details>")
 

@@ -435,7 +435,7 @@ _TAKEN = {True: "yes", False: "no", None: "not known"}
 def first_rows(table: Table, full: bool) -> Table:
     """Its first rows, and how many more there are."""
     more = len(table.rows) - MOST_ROWS
-    # A line that says "1 more" would spare none.
+    # A line that says "1 more" would save nothing.
     if full or more <= 1:
         return table
     note = "; ".join(filter(None, (f"… {more} more; --full shows them", table.note)))
@@ -565,7 +565,7 @@ def _change_value(change: NumberChange, value: float | None) -> str:
         return "not known"
     if change.unit == "bytes":
         return size(value)
-    # Whole numbers as they are: of 5000 operations, one less is news.
+    # Show integers in full: one of 5000 operations less is a change.
     return str(int(value)) if change.unit == "count" else count(value, "FLOP", digits=4)
 
 
@@ -594,8 +594,8 @@ def _show_texts(found: Difference, show: Sequence[str], full: bool) -> Iterator[
 
 # ---- texts of programs -------------------------------------------------------------------------------------------
 #
-# What is long is folded, what is noise is left out. Folded means: a line says how much is not shown. With `full` the
-# text is what JAX and XLA print, to the last character.
+# Folds long parts and drops noise. In place of a folded part, a line gives its length. With `full`, the text is exactly
+# what JAX and XLA print.
 
 NESTED_LINES = 40
 """The most lines of one nested body."""
@@ -703,7 +703,7 @@ class _Folder:
         folded = {part: self.fold(self.place(numbers, around)) for part, numbers in by_part.items()}
         if len(folded) < 2:
             return next(iter(folded.values()), ())
-        # The body first: the text has the condition first, which is small.
+        # Show the body first: the text starts with the condition, which is small.
         parts = sorted(folded, key=lambda part: part == "condition")
         return tuple(self.group(part, "", by_part[part], folded[part]) for part in parts)
 

@@ -28,7 +28,7 @@ from benchax.reporting.document import (
     tabulate_outline,
 )
 
-# A colon inside a word makes emoji and links of web addresses; a dash in front makes a list or a rule.
+# A colon inside a word can create emoji and links, and a leading dash a list or a rule.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$@]|:(?=\S)|^[-+](?=[-+\s]|$))")
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 _FENCE = re.compile(r"`{3,}")
@@ -114,6 +114,6 @@ def escape(content: str) -> str:
     """As text of one line: nothing in it formats, links, mentions anyone or ends the cell."""
     one_line = " ".join(content.split())
     visible = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in one_line)
-    # Not a backslash: GitHub takes \| inside a table apart before it reads what is in the cell, and @name with it.
+    # Don't use a backslash: GitHub splits a table at \| before it parses the cells, and links @names.
     entities = _SPECIAL.sub(lambda m: f"&#{ord(m[1])};", visible)
     return _NUMBERED.sub(lambda m: f"{m[1]}&#{ord(m[2])};", entities)

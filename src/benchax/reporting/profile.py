@@ -139,7 +139,7 @@ def grid(p: Profile, details: bool = False) -> Table:
 def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
     name = f"{op.module}: {op.name}" if several and op.module else op.name
     scope = op.scope or ""
-    # Without the outermost part, which is the program: jit(f)/mm/dot as mm/dot.
+    # Drop the outermost part, which is the program: jit(f)/mm/dot becomes mm/dot.
     inside = scope if details or "/" not in scope else scope.partition("/")[2]
     where = " ".join(filter(None, (shorten_path(op.source, details), inside)))
     return (
@@ -352,7 +352,7 @@ def _beside_roofline(ops: Sequence[Op], peaks: Peaks | None) -> tuple[str, str]:
     if len(roofs) < len(ops) or not least_s or not time_s:
         return "", ""
     of_memory_s = sum(roof.roof_s or 0.0 for roof in roofs if roof.is_memory_bound)
-    # Where the end of a call is not in the trace, the time is too short.
+    # If the trace lacks the end of a call, the time is too short.
     at_most = "at most " if any(op.total_s is None for op in ops) else ""
     return at_most + percent(least_s / time_s), BOUND[of_memory_s >= least_s / 2]
 
@@ -460,7 +460,7 @@ def _calls(lane: Lane, rows: list[str]) -> Iterator[Bars]:
         chosen = [i for i, found in enumerate(lane.depths) if found == depth]
         if not chosen:
             continue
-        # A name for the first row of a thread only: the others are what is inside.
+        # Name only the first row of a thread; the others are its contents.
         name = truncate(f"{lane.device} {lane.thread}", LONGEST_NAME)
         rows.append(f"… inside {depth}" if depth else name)
         starts, ends = (tuple(column[i] for i in chosen) for column in (lane.starts_s, lane.ends_s))
@@ -483,7 +483,7 @@ def chart_trees(ops: Sequence[Op]) -> Iterator[Chart]:
 
 
 def _path_of_scope(op: Op) -> list[str]:
-    # The first part is the program, the last one JAX's name of the operation.
+    # The first part is the program, and the last one is JAX's name for the operation.
     parts = [part for part in (op.scope or "").split("/") if part]
     return [op.module or "(unknown program)", *parts[1:]]
 
@@ -626,7 +626,7 @@ def tabulate_parts(split: StepSplit) -> Table:
     found: list[tuple[str, float, float, PartLine | None]] = []
     for part in split.parts:
         shown = [line for line in part.lines if line.share >= LEAST_SHARE]
-        # Where Python was while a device worked is not where that work comes from.
+        # The Python line during device work is not the origin of that work.
         is_beside = len(shown) == 1 and part.kind != "device"
         name = MEANWHILE if part.kind == "device" else OF_IT
         found.append((KINDS[part.kind], part.mean_s, part.share, shown[0] if is_beside else None))

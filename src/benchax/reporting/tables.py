@@ -335,7 +335,7 @@ def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -
     if lacking := [name for name in names if name not in held]:
         few = f", not {join_names(lacking)}" if len(lacking) <= MOST_EXCEPTIONS else ""
         counted = f"{len(held)} of {len(names)} {noun}s{few}"
-    # Numbers of one case are said to be its own.
+    # Numbers of a single case name that case.
     of = "" if len({remark.message for remark in held.values()}) == 1 else f"of {first_name}: "
     return replace(first, message=f"{first.code}: {counted}; {of}{first.message}")
 

@@ -156,7 +156,7 @@ def _place_blocks(blocks: Sequence[Shown]) -> Iterator[tuple[bool, bool, Shown]]
         yield False, False, blocks[0]
     for before, block in pairwise(blocks):
         level = before.level if isinstance(before, Heading) else None
-        # The title of a document is followed by a sentence about all of it, or by its first part.
+        # After the title of a document comes a sentence about all of it, or its first part.
         is_apart = level is None or isinstance(block, Heading) or (level == 1 and not isinstance(block, Paragraph))
         yield is_apart, level == 2, block
 
@@ -165,13 +165,13 @@ def _print_block(block: Shown, is_below: bool, width: int) -> str:
     if isinstance(block, Code):  # as it is: a console would expand its tabs
         return f"{block.title}\n{block.text}" if block.title else block.text
     printed = io.StringIO()
-    # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
-    # In Jupyter rich would show it there, in pieces, and write nothing into `printed`.
+    # Set everything explicitly: FORCE_COLOR would make rich assume a terminal, and write escape codes into files. In
+    # Jupyter, rich would display pieces and write nothing into `printed`.
     console = Console(
         file=printed, width=width, no_color=True, force_terminal=False, force_jupyter=False, highlight=False
     )
     console.print(_render_block(block, is_below), crop=False)
-    # Rich fills lines with blanks up to the width, which would be kept in files.
+    # Strip the spaces with which rich fills each line; files would keep them.
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 
@@ -235,12 +235,12 @@ class _FactsLayout:
     indent: str = "  "
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        # One width for all sections, so that the columns stand under one another.
+        # Use one width for all sections, so that the columns line up.
         rows = [row for section in self.sections for row in section.rows]
         label = max((len(row.label) for row in rows), default=0)
         value = max((len(row.value) for row in rows), default=0)
         word = longest_word(row.detail for row in rows)
-        # Beside each detail stand the label, two columns in, and the value, each with a gap behind it.
+        # Before each detail come the label, indented by two, and the value, each followed by a gap.
         is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
         for i, section in enumerate(self.sections):
             if i:
@@ -332,7 +332,7 @@ class _TableLayout:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         optional = [i for i, column in enumerate(self.table.columns) if column.is_optional]
         columns = zip(self.table.columns, self.widths, strict=True)
-        # Nothing folds at this width, and only very long names are cut.
+        # At this width nothing folds, and only very long names are cut.
         readable = _with_gaps([min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns])
         if optional and readable > options.max_width:
             fewer = self.table.with_columns(set(range(len(self.table.columns))) - {optional[-1]})
@@ -395,10 +395,10 @@ def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
         yield from break_word(line, width) if column.breaks_words else (line,)
 
 
-# Lines break between words only: a path, a name or a number with its unit stays in one piece.
+# Break lines only between words: a path, a name, or a number with its unit stays together.
 
 _UNIT = r"(?:[nµm]?s|min|h|[kKMGTP]?i?B|[kMGTP]?FLOP)\b|%"
-# 1.5 ms, ± 2 % and 1.0 – 1.2 are one word each.
+# Each of 1.5 ms, ± 2 %, and 1.0 – 1.2 is one word.
 _WORD = re.compile(rf"(?:\S|(?<=\d) (?={_UNIT}|– )|(?<=[±≥≤<>~–]) (?=\d))+")
 _LOCATION = re.compile(r"(?<![\w/.~-])([\w/.~+@=-]*[\w+-]\.\w+):(\d+)\b")
 LEAST_FOLDED = 10

@@ -50,7 +50,7 @@ CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking,
 
 def document(w: Watch) -> Document:
     blocks: list[Block] = [Heading(heading(w), 1, (cache(w),))]
-    # What can be changed comes first: a table of eager operations may be long.
+    # What the user can change comes first, because a table of eager operations may be long.
     for title, lines in explain(w):
         blocks += [Heading(title), *list_lines(lines)]
     if w.counts:
@@ -235,7 +235,7 @@ def cache_rows(found: CacheUse) -> Iterator[TextRow]:
         "not kept": "compiled, and not kept: a callback, a small size, or compiled before the folder was set",
     }
     for fate, what in fates.items():
-        # The first two are named even if there was none.
+        # Always show the first two, even if their count is 0.
         if (count := len(found.of(fate))) or fate in ("hit", "written"):
             spent = f"; took {seconds(found.total_s(fate))}" if count else ""
             yield TextRow(fate, str(count), what + spent)

@@ -151,7 +151,7 @@ class Experiment(Displayed):
 
 # ---- scaling ---------------------------------------------------------------------------------------------------------
 #
-# A function over 1 … N devices, what more gain, and from how many on they do not pay.
+# A function on 1 … N devices: the gain of each step, and the number of devices from which more do not pay.
 
 
 ScalingKind = Literal["strong", "weak"]

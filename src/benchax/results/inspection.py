@@ -587,7 +587,7 @@ class Peaks:
         with)."""
         if working_set_bytes is not None and working_set_bytes <= self.cache_array_bytes and self.cache_bytes_per_s:
             return self.cache_bytes_per_s, self.cache_array_bytes
-        # Between the two sizes the larger rate, so that a share is rather too small than above 100 %.
+        # Between two sizes, use the larger rate, so that a share is rather too small than above 100 %.
         if working_set_bytes is not None and working_set_bytes < self.memory_array_bytes and self.cache_bytes_per_s:
             faster = max(self.cache_bytes_per_s, self.memory_bytes_per_s or 0.0)
             size = self.cache_array_bytes if faster == self.cache_bytes_per_s else self.memory_array_bytes

@@ -299,7 +299,7 @@ class CacheUse(Displayed):
 
 # ---- transfers -------------------------------------------------------------------------------------------------------
 #
-# `Transfers`: what went between host and device without being asked for, and from which line. Plain data.
+# `Transfers`: implicit transfers between host and device, with their lines. Plain data.
 
 
 Direction = Literal["host to device", "device to host"]

@@ -123,12 +123,12 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     and the m values after, less the mean distances within each. All of them come from one table of sums over rectangles
     of the matrix of distances.
     """
-    # Here, as SciPy below, because they take 0.1 s to import, and few commands look at histories.
+    # Imported here, like SciPy below, because they take 0.1 s to import and few commands use histories.
     import numpy as np  # noqa: PLC0415
 
     series = np.asarray(values, dtype=float)
     size = len(series)
-    # Prefix sums of all distances: of the 1,275 pairs of place and end in a window of 50 each is then a few
+    # Prefix sums of all distances: each of the 1,275 pairs of place and end in a window of 50 is then a few
     # differences.
     sums = np.zeros((size + 1, size + 1))
     sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
@@ -148,7 +148,7 @@ def _merge(values: Sequence[float], indices: list[int], p: float, least_change: 
     """Leaves out the weakest point, first by p, then by size. Then looks again, since its neighbors now have more
     values on one side (the second pass of Hunter)."""
 
-    # All but the two neighbours are as they were: testing them again took nine tenths of a history of 1,000 values.
+    # Only the two neighbors change. Testing all again took nine tenths of the time for a history of 1,000 values.
     @cache
     def test(start: int, at: int, end: int) -> ChangePoint:
         return _test_split(values, start, at, end)

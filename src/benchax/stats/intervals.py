@@ -110,10 +110,10 @@ def predict_interval(
     values = [*agreeing(medians), *earlier]
     if len(values) < 2:
         return None
-    # Two runs meet two moments, hence the root of 2.
+    # Both runs have their own moment, hence the factor of √2.
     moments = NormalDist().inv_cdf(0.975) * math.sqrt(2) * pace_scatter
     share = math.hypot(max(LEAST_MARGIN, margin * math.sqrt(2 / len(values))), moments)
-    # The ends of a few values are not the ends of what they are drawn from: on average those lie a gap further out.
+    # The extremes of a few values are not those of their distribution, which on average are one gap further out.
     gap = (max(values) / min(values)) ** (1 / (len(values) - 1))
     beyond = (1 + share) * min(gap, MOST_GAP)
     return min(values) / beyond, max(values) * beyond
@@ -157,7 +157,7 @@ def effective_size(values: Sequence[float], centre: float | None = None) -> floa
     if n < 20 or not variance:
         return n
     tau, lag = -1.0, 0
-    # Farther apart few pairs of values are left, and the sum over them is noise.
+    # At larger lags few pairs of values are left, and their sum is noise.
     while lag + 1 < n // 2:
         pair = sum(_autocovariance(above, n, mean, k) for k in (lag, lag + 1)) / variance
         if pair <= 0:
@@ -181,7 +181,7 @@ def interval_rank(n: int, level: float) -> int | None:
     Counted from 0. None if not even the extremes reach `level`.
     """
     tail = (1 - level) / 2
-    # In logarithms: from n = 1024 on, 2**n is no float.
+    # Use logarithms: from n = 1024 on, 2**n exceeds a float.
     log_total = n * math.log(2)
     below, rank = 0.0, None
     for k in range((n + 1) // 2):
@@ -195,7 +195,7 @@ def interval_rank(n: int, level: float) -> int | None:
 @lru_cache(maxsize=1024)
 def student_quantile(level: float, degrees: int) -> float:
     """The value that a share `level` of Student's distribution with `degrees` degrees of freedom lies below."""
-    # Here, because NumPy and SciPy take 0.25 s to import, and `benchax show` doesn't need them.
+    # Imported here, because NumPy and SciPy take 0.25 s to import, and `benchax show` does not need them.
     from scipy.special import stdtrit  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     return float(stdtrit(degrees, level))
@@ -220,7 +220,7 @@ def upper_limit(hits: int, n: int, level: float = 0.95) -> float:
 
 def _beta(a: int, b: int, probability: float) -> float:
     """The quantile of the beta distribution."""
-    # Here, because SciPy takes 0.1 s to import, and few commands need a share.
+    # Imported here, because SciPy takes 0.1 s to import, and few commands need a share.
     from scipy.special import betaincinv  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     return float(betaincinv(a, b, probability))

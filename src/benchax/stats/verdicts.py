@@ -79,7 +79,7 @@ def _of_blocks(blocks: Sequence[Sequence[float]], n: int, effect: float, alpha: 
     error = stdev(medians) / math.sqrt(len(medians))
     half = student_quantile(1 - alpha / 2, len(medians) - 1) * error
     middle = fmean(medians)
-    # Readings that are all the same tell of a coarse clock, not of certainty.
+    # Identical readings indicate a coarse clock, not certainty.
     ends = (math.exp(middle - half), math.exp(middle + half)) if error else (None, None)
     return Ratio(math.exp(middle), *ends, n, len(blocks), effect, error * POWER or math.inf)
 
@@ -136,7 +136,7 @@ def verdict(ratio: Ratio, *, least_change: float = LEAST_CHANGE, same_within: fl
     1 / (1 + same_within) and 1 + same_within. Else unclear, which is not "no change"."""
     if ratio.low is None or ratio.high is None:
         return "unclear"
-    # Both: with enough pairs any interval leaves out 1, by what buffers and executables alone make.
+    # Require both: with enough pairs, any interval excludes 1 because of buffers and executables alone.
     if ratio.low > 1 and ratio.ratio > 1 + least_change:
         return "slower"
     if ratio.high < 1 and ratio.ratio < 1 / (1 + least_change):

@@ -39,7 +39,7 @@ def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
     Raises:
         UsageError: a name that means something else already ("last"), or is empty.
     """
-    # A word with a colon is a function to `benchax compare`.
+    # For `benchax compare`, a word with a colon is a function.
     if not name.strip() or _LAST.fullmatch(name) or ":" in name:
         expected = f"a name without a colon, other than {LAST!r}, such as v1.2"
         raise UsageError(f"a baseline cannot be called {name!r}", expected)
@@ -83,7 +83,7 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
     run, commit = _meaning(store, reference)
     if not (rows := store.query(run=run, commit=commit)):
         raise _unknown(store, reference)
-    # Rows come oldest first: the newest of each case stays.
+    # Rows come oldest first, so the newest of each case remains.
     return list({m.case: m for m in rows}.values())
 
 
@@ -118,7 +118,7 @@ def _by_digits(store: DatabaseStore, reference: str) -> str | None:
     statement = (
         f"SELECT run_id FROM measurements WHERE substr(run_id, 1, {len(reference)}) = ? ORDER BY id DESC LIMIT 1"
     )
-    # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
+    # since=1: an old database has runs even if it has no baselines. Reading it must not require a newer version.
     return store.read(lambda c: c.scalar(statement, [reference]), None, since=1)
 
 
@@ -193,6 +193,6 @@ def nth_newest(store: DatabaseStore, reference: str) -> str | None:
 
 def _newest_ids(store: DatabaseStore, limit: int | None, offset: int) -> list[str]:
     """By the newest row of each: a run that was resumed is as new as what was added."""
-    # An index of its own (run_id) answers this without a look at the rows.
+    # The index on run_id answers this without reading the rows.
     statement = f"SELECT run_id FROM measurements GROUP BY run_id ORDER BY max(id) DESC{limited(limit, offset)}"
     return [run_id for (run_id,) in store.read(lambda c: c.execute(statement), [], since=1)]

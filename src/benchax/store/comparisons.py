@@ -97,7 +97,7 @@ def list_activity(store: DatabaseStore) -> list[CaseActivity]:
     Raises:
         StoreError: nothing was ever stored there, or it cannot be read.
     """
-    # Indices answer both; no row is looked at.
+    # Indexes answer both; no row is read.
     rows = store.read(lambda c: _count(c, "measurements"), {}, since=1)
     compared = store.read(lambda c: _count(c, "comparisons"), {}, since=2)
     columns = 'SELECT id, "key", name, params, variant, tag FROM cases ORDER BY id'

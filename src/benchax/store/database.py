@@ -117,7 +117,7 @@ class DatabaseStore:
     def find_program(self, source: str) -> Program | None:
         """Returns the stored program whose source has this digest; None if there is no such program, or no store."""
         try:
-            # Without a look at the version, which takes longer than the rest: before 3 there is no such table.
+            # Skip the version check, which takes longer than the rest: before version 3 there is no such table.
             return self.place.read(lambda connection: program_from(connection, source))
         except StoreError:  # nothing was ever stored; or whoever stores the row hears what is wrong
             return None
@@ -226,10 +226,10 @@ def _chosen(connection: Connection, case: str | None, commit: str | None, run: s
     """The ids that a query asks for."""
     conditions, values = ["1 = 1"], list[Any]()
     if case is not None and is_pattern(case):
-        # SQLite and PostgreSQL have no common pattern that heeds case and lets [ ] stand for themselves.
+        # SQLite and PostgreSQL have no common pattern syntax that respects case and treats [ ] literally.
         matches = name_matcher(case)
         ids = [str(id) for id, name in connection.execute("SELECT id, name FROM cases") if matches(name)]
-        # Written into the text: as parameters, 32,766 would be the most that SQLite takes.
+        # Written into the text, because SQLite takes at most 32,766 parameters.
         conditions.append(f"case_id IN ({', '.join(ids) or 'NULL'})")
     elif case is not None:
         conditions.append("case_id IN (SELECT id FROM cases WHERE name = ?)")
@@ -250,7 +250,7 @@ def _newest_like(connection: Connection, case: CaseId, source: str, fingerprint:
         'SELECT id, document FROM measurements WHERE case_id = (SELECT id FROM cases WHERE "key" = ?) '
         f"AND fingerprint = ? AND n > 0 ORDER BY id DESC{limited(LOOKED_AT)}"
     )
-    # The digest is 64 hexadecimal digits: found in the text, which is far faster than reading each document.
+    # The digest has 64 hexadecimal digits. Searching the text is far faster than parsing each document.
     chosen = f"SELECT newest.id FROM ({newest}) newest WHERE newest.document LIKE ? ORDER BY newest.id DESC LIMIT 1"
     found = _measurements(connection, (chosen, [case_key(case), fingerprint, f"%{source}%"]))
     return next(iter(found), None)
@@ -313,7 +313,7 @@ def commit_range(commit: str) -> tuple[str, str]:
 
 # ---- a PostgreSQL server ---------------------------------------------------------------------------------------------
 #
-# A PostgreSQL server as the place of a store, for a team. Concurrency and durability are the server's business.
+# Keeps a team's store on a PostgreSQL server, which handles concurrency and durability.
 
 
 NOT_PERMITTED = "42501"

@@ -32,16 +32,17 @@ def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
         OSError: the file cannot be opened to write.
     """
     while True:
-        # Not inherited by the programs that this process starts (PEP 446).
+        # Programs that this process starts do not inherit it (PEP 446).
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             wait_for(descriptor, where or str(path), str(path))
-            # Is this open file still the one that the path leads to?
+            # Does the path still lead to this open file?
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 yield descriptor
                 return
         finally:
-            # Said aloud: a child forked in the meantime has the file open too, and closing it would not be enough.
+            # Unlock explicitly: a child forked in the meantime also has the file open, so closing it here is not
+            # enough.
             flock(descriptor, LOCK_UN)
             os.close(descriptor)
 
@@ -55,7 +56,8 @@ def hold_lock(path: Path) -> Generator[None, None, None]:
         try:
             yield
         finally:
-            # Said aloud: a process started in the meantime has the file open too, and closing it is not enough.
+            # Unlock explicitly: a process started in the meantime also has the file open, so closing it here is not
+            # enough.
             flock(file, LOCK_UN)
 
 
@@ -71,8 +73,8 @@ def wait_for(descriptor: int, where: str, held: str = "") -> None:
     """
     if _is_taken(descriptor):
         return
-    # In a thread, because flock has no timeout; on a duplicate, because the thread may outlive the wait. It gets the
-    # lock for both. If nobody waits any more, closing the duplicate gives it back at once.
+    # Lock in a thread, because flock has no timeout, and on a duplicate, because the thread may outlive the wait. The
+    # duplicate gets the lock for both. If the wait is over, closing the duplicate releases it at once.
     waiting = threading.Thread(target=_queue, args=(os.dup(descriptor),), daemon=True)
     waiting.start()
     waiting.join(WAIT_S)
@@ -93,7 +95,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _queue(descriptor: int) -> None:
-    # What goes wrong here goes wrong again in `_is_taken`, where somebody hears of it.
+    # A failure here repeats in `_is_taken`, which reports it.
     with contextlib.suppress(OSError):
         flock(descriptor, LOCK_EX)
     os.close(descriptor)

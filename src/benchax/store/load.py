@@ -96,7 +96,7 @@ class Rows(SavedAsPage, Sequence[Measurement]):
         NaN: here and in `to_pandas` only. Everything else is an object and loses nothing: texts of any length,
         `params` as a dict, None if unknown.
         """
-        # Here, because NumPy takes 0.2 s to import.
+        # Imported here, because NumPy takes 0.2 s to import.
         import numpy as np  # noqa: PLC0415
 
         records = [_record(m) for m in self.measurements]
@@ -137,7 +137,7 @@ COLUMNS = ("name", "params", "variant", "tag", *SCALARS)
 def _record(m: Measurement) -> dict[str, Any]:
     row = row_of(m)
     scalars = row._asdict()
-    # A column of floats has no other word for what was not measured.
+    # In a column of floats, NaN is the only way to write "not measured".
     numbers = {name: float("nan") for name in NUMBERS if scalars[name] is None}
     case = {"name": m.case.name, "params": dict(m.case.params), "variant": m.case.variant, "tag": m.case.tag}
     return case | scalars | numbers
@@ -148,7 +148,8 @@ def _documents(path: Path) -> Iterator[Measurement]:
         text = path.read_text("utf-8")
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot read {path}: {error}", "a file with one document of benchax per line") from error
-    # Not splitlines: it breaks at more characters than \n, which another writer of JSON may leave inside a text.
+    # Don't use splitlines: it also breaks at characters other than \n, which another JSON writer may leave inside a
+    # text.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:

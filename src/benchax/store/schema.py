@@ -24,8 +24,8 @@ from benchax.json_values import Mismatch
 from benchax.model import CaseId, Comparison, Measurement, Program, Samples
 
 MIGRATIONS = (
-    # The document is last, because SQLite reads a row from its start: what is long and seldom asked for must not be in
-    # the way. The trees of PostgreSQL refuse values beyond 2,700 bytes; those of SQLite have no limit.
+    # The document is last, because SQLite reads a row from its start, and long, rarely used columns must not be in the
+    # way. PostgreSQL's indexes refuse values beyond 2,700 bytes; SQLite's have no limit.
     """
     CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
     CREATE TABLE cases (
@@ -49,8 +49,8 @@ MIGRATIONS = (
     );
     INSERT INTO meta (name, value) VALUES ('schema', '1')
     """,
-    # Programs that can run again, names of baselines, and comparisons. A name is not unique: the newest one holds, and
-    # the earlier ones say what it was before.
+    # Programs that can run again, names of baselines, and comparisons. A name is not unique: the newest one is valid,
+    # and earlier ones record its history.
     """
     CREATE TABLE programs (sha256 VARCHAR(64) NOT NULL PRIMARY KEY, content {bytes} NOT NULL);
     CREATE TABLE baselines (
@@ -77,7 +77,7 @@ SCHEMA = len(MIGRATIONS)
 
 Dialect = Literal["sqlite", "postgresql"]
 _WORDS: dict[Dialect, dict[str, str]] = {
-    # SQLite makes the id its row number only if the type is INTEGER to the letter.
+    # SQLite uses the id as its row id only if the type is exactly INTEGER.
     "sqlite": {"id": "INTEGER", "reference": "INTEGER", "bytes": "BLOB", "using_hash": ""},
     "postgresql": {"id": "BIGSERIAL", "reference": "BIGINT", "bytes": "BYTEA", "using_hash": "USING hash"},
 }
@@ -265,7 +265,7 @@ def migrate(connection: Connection, where: str) -> None:
     if connection.dialect == "postgresql":
         # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
         connection.execute("SELECT pg_advisory_xact_lock(?)", [_ADVISORY_LOCK])
-    # Asked again: another process may have taken these steps while this one waited for the lock.
+    # Check again: another process may have taken these steps while this one waited for the lock.
     for step in MIGRATIONS[version(connection, where) :]:
         take_step(connection, step)
 
@@ -345,7 +345,7 @@ def _columns(m: Measurement, checksums: Sequence[int]) -> dict[str, Any]:
     row = row_of(m)
     bare = tuple(dataclasses.replace(s, elapsed_s=(), disturbed=None) for s in m.samples)
     scalars = {name: getattr(row, name) for name in SCALARS}
-    # A compiler that says 2**64 - 1 bytes must not cost the row; the document keeps what it said.
+    # A compiler that reports 2**64 - 1 bytes must not cost the row. The document keeps the reported value.
     scalars = {name: min(value, _GREATEST) if type(value) is int else value for name, value in scalars.items()}
     document = codec.encode(dataclasses.replace(m, samples=bare), {READINGS_CRC32: list(checksums)})
     return scalars | {"document": document}
@@ -362,7 +362,7 @@ def _arrays(s: Samples) -> dict[str, bytes | None]:
 _ROWS = (
     "SELECT m.id, c.name, c.params, c.variant, c.tag, "
     + ", ".join(f'm."{name}"' for name in SCALARS)
-    # A row without its case is damaged, and is not to be passed over.
+    # A row without its case is damaged, and must not be skipped silently.
     + " FROM measurements m LEFT JOIN cases c ON m.case_id = c.id WHERE {} ORDER BY m.id"
 )
 
@@ -422,7 +422,7 @@ def keep_program(connection: Connection, program: Program) -> None:
     """Stores a program that is not stored yet. For the transaction of its row."""
     if program.content is None:
         return
-    # Asked first, because a program can be large.
+    # Check first, because a program can be large.
     if connection.scalar("SELECT 1 FROM programs WHERE sha256 = ?", [program.sha256]) is None:
         connection.insert("programs", [{"sha256": program.sha256, "content": program.content}], UNLESS_THERE)
     if program.source:

@@ -43,9 +43,10 @@ from benchax.whole_files import hide_from_git
 
 T = TypeVar("T")
 
-# FULL: every commit waits for the disk, so that a power cut loses nothing either (NORMAL would lose the last rows; on
-# `kill -9` neither does). Opening, one row with 8 kB of readings and closing, with bare sqlite3 on ext4 on a virtual
-# disk, median of 200: 1.20 ms with FULL, 1.19 ms with NORMAL. NORMAL would have been taken for more than 5 ms.
+# FULL: every commit waits for the disk, so even a power cut loses nothing (NORMAL would lose the last rows; `kill -9`
+# loses none with either). Opening, writing one row with 8 kB of readings, and closing, with bare sqlite3 on ext4 on a
+# virtual disk, median of 200: 1.20 ms with FULL, 1.19 ms with NORMAL. Only a gain of more than 5 ms would justify
+# NORMAL.
 _CHECKED = "PRAGMA cell_size_check=ON"
 """A damaged page is noticed when it is read, and not when its nonsense is."""
 _PRAGMAS = ("PRAGMA synchronous=FULL", _CHECKED)
@@ -104,7 +105,8 @@ class SqliteFile:
             raise nothing_there(self.where)
         self._refuse_other_kinds("read")
         with contextlib.closing(self._connect_to_read()) as connection:
-            # By hand, since `isolation_level=None` begins nothing: two queries would see two states of the file.
+            # Begin explicitly, because `isolation_level=None` begins nothing: two queries could see two states of the
+            # file.
             connection.execute("BEGIN")
             return work(Connection(connection, "sqlite"))
 
@@ -161,7 +163,7 @@ class SqliteFile:
             if not even_if_nothing_is_saved:
                 return False
         aside = _set_aside(self.path)
-        # Before there is a new file: closed later, it would remove that one's -wal.
+        # Close before there is a new file: closing later would remove the new file's -wal.
         if self._damaged is not None:
             self._damaged.close()
             self._damaged = None
@@ -176,7 +178,7 @@ class SqliteFile:
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
         with contextlib.closing(self._connect_to_write()) as connection:
-            # A transaction that first reads and then writes would fail, not wait, where another one wrote in between.
+            # A transaction that first reads and then writes would fail instead of wait if another one wrote in between.
             connection.execute("BEGIN IMMEDIATE")
             result = work(Connection(connection, "sqlite"))
             connection.execute("COMMIT")
@@ -193,7 +195,7 @@ class SqliteFile:
             if folder.exists():
                 raise StoreError(f"cannot write {self.where}: {folder} is a file", *_NOT_PERMITTED)
             folder.mkdir(parents=True, exist_ok=True)
-            # Only in a folder of our own making: elsewhere it would hide files of the user from git.
+            # Only in a folder that benchax created: elsewhere it would hide the user's files from git.
             hide_from_git(folder)
 
     def _only_writer(self) -> contextlib.AbstractContextManager[int]:
@@ -201,15 +203,15 @@ class SqliteFile:
 
     def _connect_to_write(self) -> sqlite3.Connection:
         is_new = not self.path.exists() or self.path.stat().st_size == 0
-        # With its own isolation levels Python's sqlite3 begins and commits where its rules say, which are not those of
-        # this file.
+        # Python's own isolation levels begin and commit by their own rules, which do not fit this file.
         connection = sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)
         try:
-            # The mode stays with the file. Set on new ones only, so that the file of a newer benchax is left as it is.
+            # The mode is stored in the file. Set it only on new files, so that the file of a newer benchax stays as it
+            # is.
             for pragma in ("PRAGMA journal_mode=WAL",) * is_new + _PRAGMAS:
                 connection.execute(pragma)
         except sqlite3.Error as error:
-            # Closing removes the -wal, which a damaged file is to take along.
+            # Closing would remove the -wal, which must move together with a damaged file.
             if _is_damage(error):
                 self._damaged = connection
             else:
@@ -327,7 +329,7 @@ def salvage(path: Path, connection: Connection) -> str:
     most = 100 + path.stat().st_size // LEAST_BYTES
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as old:
         old.execute(_CHECKED)
-        # Nonsense is decoded too: no row that was damaged this way fits its checksums.
+        # Damaged bytes may decode, but such a row does not match its checksums.
         old.text_factory = partial(str, encoding="utf-8", errors="replace")
         for sha256, content in _read(old, most, "programs", "sha256", "content"):
             if isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == sha256:
@@ -349,7 +351,7 @@ def salvage(path: Path, connection: Connection) -> str:
             if isinstance(row, int) and row <= most and isinstance(position, int):
                 arrays[row][position] = (array[0], array[1])
         documents = dict(_read(old, most, "measurements", "id", "document"))
-        # Ids begin at 1, and no row is ever removed.
+        # Ids begin at 1, and rows are never removed.
         least = max([0, _last(old, most, "measurements") or 0, *documents, *arrays])
     rows = 0
     for id in sorted(documents):
@@ -375,7 +377,7 @@ def _read(old: sqlite3.Connection, most: int, table: str, *columns: str) -> Iter
             found = old.execute(query, (first, last)).fetchall()
         except sqlite3.Error:
             found = None
-        # No row is ever removed. Where one is missing, a damaged row id has ended the search.
+        # Rows are never removed. If one is missing, a damaged row id ended the search.
         is_whole = found is not None and (len(found) > last - first or (known is None and not found))
         if found and (is_whole or first == last):
             yield from found

@@ -92,7 +92,7 @@ class Listening:
         self._is_open = False
         if self._on_start:
             _unregister("scalar", self._start)
-        # Both, whatever the first one says: a list, so that `all` cannot stop early.
+        # Call both: a list, so that `all` cannot stop early.
         self.is_complete = all([_unregister("event", self._event), _unregister("event_duration", self._duration)])
 
     def _is_heard(self) -> bool:
@@ -130,7 +130,7 @@ def _unregister(sort: Literal["event", "event_duration", "scalar"], listener: Li
         return False
     try:
         take_away(listener)
-    # JAX asserts that it has the listener: not so where somebody has cleared all of them, ours included.
+    # JAX asserts that the listener exists. It does not if other code has cleared all listeners.
     except (AssertionError, ValueError):  # ValueError: the assertion was compiled away by python -O
         return False
     return True

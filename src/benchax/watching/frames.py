@@ -111,10 +111,10 @@ def function_of(compiled: Any) -> Any:
 
 def calling(ignored: frozenset[CodeType]) -> JaxCall:
     """The innermost jitted call on this thread's stack."""
-    # Not `inspect.stack()`, which reads files for the text of every line.
+    # Don't use `inspect.stack()`, which reads files for the text of every line.
     stack = list(outward(sys._getframe(1)))
     jitted = [frame for frame in stack if _is_jitted_call(frame)]
-    # A program that no call of the user's asked for by itself, such as a backward pass, is known by its name alone.
+    # A program that no call of the user requested directly, such as a backward pass, is known only by its name.
     jitted = jitted or [frame for frame in stack if _is_in_pjit(frame.f_code, "call_impl_cache_miss")][:1]
     is_ignored = bool(ignored) and any(frame.f_code in ignored for frame in stack)
     if not jitted:
@@ -171,7 +171,7 @@ def is_wrapper(code: CodeType) -> bool:
 
 
 def _is_jitted_call(frame: FrameType) -> bool:
-    # JAX's C++ calls `cache_miss` where its fast path has no program for a call; the others are `.trace()` and
+    # JAX's C++ code calls `cache_miss` if its fast path has no program for a call. The others are `.trace()` and
     # `.lower()`.
     return _noted(frame) is not None or _is_in_pjit(frame.f_code, "cache_miss", "jit_trace", "jit_lower")
 
@@ -190,7 +190,8 @@ def _noted(frame: FrameType) -> JaxCall | None:
 def _locals(
     frame: FrameType, noted: JaxCall | None
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], Mapping[str, Any]]:
-    # Names of locals in JAX's own functions, and so of no promise; two of them are those of another JAX.
+    # Names of local variables in JAX's functions, which JAX does not guarantee. Two of them belong to another JAX
+    # version.
     found = frame.f_locals
     if noted is not None:
         return noted.fun, found["args"], found["kwargs"], noted.settings
@@ -229,8 +230,8 @@ def is_of_jax(fun: Any) -> bool:
     module = getattr(fun, "__module__", None)
     if not (isinstance(module, str) and module.split(".")[0] == "jax") or hasattr(fun, "_fun") or hasattr(fun, "lower"):
         return False
-    # What JAX jits itself stands in its module as the jitted one: then the plain function is reached by eager calls
-    # only. `jax.jit(jnp.ones)`, of a plain one, is the user's.
+    # JAX's modules contain their jitted functions, so only eager calls reach the plain ones. `jax.jit(jnp.ones)`, of a
+    # plain function, is the user's.
     public = getattr(sys.modules.get(module), getattr(fun, "__name__", ""), None)
     return public is not fun
 

@@ -63,7 +63,7 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]] | None:
     held = getattr(value, "__dict__", None)
     if not held or isinstance(value, type) or callable(getattr(value, "__code__", None)):
         return None
-    # One level, not all: a module that holds itself has no end.
+    # Only one level: a module that contains itself would never end.
     if jax.tree_util.default_registry.flatten_one_level(value) is None:
         return None
     return [(f"{path}.{name}", child) for name, child in held.items() if not name.startswith(HIDDEN)]
@@ -142,7 +142,7 @@ def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: b
 
 
 def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -> Signature:
-    # What a library makes of the user's arguments is not what the user calls them.
+    # A library may rebuild the user's arguments under names that the user does not know.
     settings = {} if call.user else call.settings
     numbers = settings.get("static_argnums") or ()
     names = set(settings.get("static_argnames") or ())
@@ -192,7 +192,7 @@ def _is_dynamic(leaf: Any, numbers_are_static: bool) -> bool:
 def before_the_watch(call: JaxCall) -> list[Signature] | None:
     """Returns the signatures of the calls that JAX remembers of this function; None where JAX cannot be asked."""
     earlier = frames.earlier_calls(call.fun)
-    # JAX holds them as the library made them, which cannot be compared with what the user gives.
+    # JAX holds them in the library's form, which cannot be compared with the user's arguments.
     if earlier is None or (earlier and call.user):
         return None
     return [of(replace(call, args=args, kwargs=kwargs), config, is_abstract=True) for args, kwargs, config in earlier]
@@ -290,10 +290,10 @@ def explain(now: Signature, before: Sequence[Signature], *, was_traced: bool) ->
         before: one at least.
         was_traced: JAX traced the function for this program, or looked its trace up under a new key.
     """
-    # Of equally near ones the newest: that is the call that the user compares with.
+    # If several are equally near, take the newest: the user compares with that call.
     found = [(list(_differences(now, s, before)), s.is_abstract) for s in reversed(before)]
     if any(is_abstract and not differences for differences, is_abstract in found):
-        # Traced for the same before, so only what a trace does not depend on can be the reason.
+        # It was traced for the same signature before, so the reason must be something that a trace does not depend on.
         found = [pair for pair in found if not pair[1] and all(r.kind in BEYOND_THE_TRACE for r in pair[0])]
         if not found:
             return (_traced_before(now, was_traced),)
@@ -359,7 +359,7 @@ def _settings(now: Signature, then: Signature) -> Iterator[Reason]:
         return
     other = {name: (new, old) for name, new, old in _both(now.settings, then.settings) if new != old}
     for name, (new, old) in other.items():
-        # JAX works out the names of what was given by number, and the other way round; one of the two is enough.
+        # JAX derives names from positions and positions from names, so one of the two is enough.
         if name.replace("argnames", "argnums") == name or name.replace("argnames", "argnums") not in other:
             shown = name.removesuffix("_leaves").replace("compiler_options_kvs", "compiler_options")
             yield Reason("settings", f"jax.jit was given another {shown}: {text(old)} → {text(new)}")
@@ -373,7 +373,7 @@ def _transformations(now: Signature, then: Signature) -> Iterator[Reason]:
 
 def _keywords(now: Signature, then: Signature) -> Iterator[Reason]:
     for name in sorted(now.keywords ^ then.keywords):
-        # One that is not given in both calls is another structure, not another way to give it.
+        # An argument that one of the calls lacks is a different structure, not a different way of passing it.
         if name in _names(now) & _names(then):
             new, old = ("by keyword", "by position") if name in now.keywords else ("by position", "by keyword")
             yield Reason("keyword", f"{name}: given {new} now, {old} before; call it in one way")
@@ -433,7 +433,7 @@ def _attributes(name: str, now: Signature, then: Signature) -> Iterator[str]:
     """model.activation: 'relu' → 'tanh'; model.bias: an array f32[4] now, None before"""
     new, old = (_under(name, s) for s in (now, then))
     for path in [*new, *(path for path in old if path not in new)]:
-        # Of a static argument, its value is told where those are.
+        # The value of a static argument is reported with the static arguments.
         if new.get(path) == old.get(path) or (path in now.statics and path in then.statics):
             continue
         is_attribute = not (path in now.leaves or path in then.leaves)
@@ -486,7 +486,7 @@ def _few(paths: Sequence[str]) -> str:
 
 def _of_leaf(path: str, now: ArrayLeaf, then: ArrayLeaf) -> Iterator[Reason]:
     if now.shape != then.shape:
-        # With the dtype of before: a sentence about a shape shows no other change.
+        # Use the earlier dtype, so that a sentence about a shape shows no other change.
         yield Reason("shape", f"{path}: shape {then} → {replace(now, dtype=then.dtype)}")
     if now.dtype != then.dtype:
         yield Reason("dtype", f"{path}: dtype {short_dtype(then.dtype)} → {short_dtype(now.dtype)}")

@@ -116,7 +116,7 @@ def watch_transfers(
     try:
         yield found
     finally:
-        # Behind the block: only now may the program have chosen its backend.
+        # After the block, because only now has the program chosen its backend.
         found.remarks += _remarks(found)
         with _lock:
             _watchers.remove(watcher)
@@ -158,7 +158,7 @@ def _remarks(found: Transfers) -> Iterator[Remark]:
         if direction not in found.sees:
             message = f"transfers from {direction} cannot be seen in jax {jax.__version__}: none is listed"
             yield Remark("transfers-unseen", "warning", message)
-    # Not asked before the program has chosen its backend: the question would choose it.
+    # Don't ask before the program has chosen its backend: the question would choose it.
     if "device to host" in found.sees and xla_bridge.backends_are_initialized() and jax.default_backend() == "cpu":
         yield Remark(
             "transfers-in-place",
@@ -320,7 +320,7 @@ def _reading_of_arrays() -> None:
     read: Callable[[Any], Any] = plain.fget  # pyright: ignore[reportAssignmentType]
 
     def read_and_record(self: Any) -> Any:
-        # A copy that the host has already is no transfer; nor are the parts of a sharded array one each.
+        # A copy that the host already has is not a transfer, and the parts of a sharded array are not one each.
         if getattr(_busy, "is_reading", False) or getattr(self, "_npy_value", None) is not None:
             return read(self)
         _busy.is_reading = True
@@ -351,8 +351,8 @@ def _reading(value: Any, elapsed_s: float) -> None:
     # Above this function and `read_and_record`, where the frames of JAX begin.
     frame = sys._getframe(2)
     by = _reader(frame)
-    # Asked for by name (device_put reads an array that it places otherwise), or the reading of a callback; and of a
-    # truth value a package asks for itself: a check that is no line of the user's.
+    # Explicit (device_put reads an array that it places elsewhere), the reading of a callback, or a truth value that a
+    # package tests: none is a line of the user's.
     if by not in ("device_get", "device_put", None) and not (value.dtype == bool and is_in_package(frame)):
         _tell("device to host", calling(frozenset()).where, spec_of(value), by, value.nbytes, elapsed_s)
 
@@ -363,7 +363,7 @@ def _reader(frame: FrameType) -> str | None:
     codes = [one.f_code for one in outward(frame)]
     if any(code.co_filename.endswith(_OWN_READS) for code in codes):
         return None
-    # Calls go through functions of ours while they are watched.
+    # While they are watched, calls go through functions of benchax.
     ours = itertools.takewhile(lambda code: owner_of(code.co_filename) in ("jax", "benchax"), codes)
     return ([code.co_name for code in ours if owner_of(code.co_filename) == "jax"] or ["?"])[-1]
 

@@ -110,12 +110,12 @@ class _Recorder:
         self._ignored = ignored
         self._functions = WatchedFunctions(from_start=threads == "all" and frames.has_traced_nothing())
         self._building: dict[tuple[int, str], _Building] = {}
-        # Entered again where reading a call makes JAX send an event, as a user's own __eq__ or __repr__ may.
+        # Entered again if reading a call makes JAX send an event, as a user's own __eq__ or __repr__ can.
         self._lock = threading.RLock()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        # What JAX knew before the watch must be asked before it learns more; only a JAX that can be asked needs this.
+        # Ask what JAX knew before the watch, before it learns more. Only some JAX versions can answer.
         on_start = self._safely(self._start) if frames.can_tell_earlier_calls() else None
         listening = Listening(self._safely(self._step), on_start, self._thread)
         try:
@@ -306,7 +306,7 @@ def _judge(seen: Watch, n: int, eager: bool, what: str) -> None:
         error = RecompileError(_problem(counted, what), _describe_expected(n, seen, eager), _hint(counted))
         error.watch = seen
         raise error
-    # Behind the count: what was seen is an error even where more may have been missed.
+    # After the count: what was seen is an error even if more was missed.
     if seen.lost_events or seen.remarks:
         why = "; ".join(r.message for r in seen.remarks) or "jax.monitoring.clear_event_listeners() was called inside"
         raise NotMeasured(f"the compilations inside {what} could not all be counted: {why}")
@@ -393,7 +393,7 @@ class WatchedFunctions:
 
     def meet(self, call: JaxCall, name: str) -> _History:
         """Asks JAX what it knows of this function already, once. To be called before it is traced."""
-        # By identity, as JAX's caches go: an equal function that was made anew is another one.
+        # Compare by identity, as JAX's caches do: an equal function that was created anew is another one.
         key = name if call.fun is None else id(call.fun)
         found = self._histories.get(key)
         if found is None or (found.still is not None and found.still() is not call.fun):
@@ -422,7 +422,7 @@ class WatchedFunctions:
             if not self._from_start:
                 return (Reason("first call", FIRST_BODY.format(name=place.name)),)
         before = [*self._before(history, now, was_traced=was_traced), *history.signatures]
-        # Behind `_before`: this call must not be found among the earlier ones.
+        # After `_before`, so that this call is not found among the earlier ones.
         history.signatures.append(now)
         if before:
             return signatures.explain(now, before, was_traced=was_traced)
@@ -574,7 +574,7 @@ class StepCalls:
             return None
         anchor = max(repeating, key=lambda i: (not places[i].is_eager, self._compile_s(places[i]), len(calls[i])))
         if not places[anchor].is_eager:
-            # Operations of a report every ten steps would make these ten one round.
+            # Operations of a report every ten steps would merge these ten into one iteration.
             chosen = np.isin(sequence, [i for i, place in enumerate(places) if not place.is_eager])
             sequence, compiled = sequence[chosen], compiled[chosen]
         begin = compiled[once_a_round(sequence, np.flatnonzero(sequence == anchor))].tolist()

@@ -122,7 +122,7 @@ class Channel:
                 continue
             except OSError as error:  # broken pipe, reset, or closed by the user's own code
                 raise Closed from error
-            # Descriptors have gone with the first bytes; sent with the rest again, they would arrive twice.
+            # The descriptors were sent with the first bytes. Sent again with the rest, they would arrive twice.
             rest, fds = rest[sent:], []
 
     def take(self) -> None:
@@ -189,7 +189,7 @@ def _poll(fds: Iterable[int], event: int, timeout_s: float | None) -> list[int]:
     poll = select.poll()
     for fd in fds:
         poll.register(fd, event)
-    # Milliseconds, rounded up by Python: a deadline is never met too early.
+    # Python rounds milliseconds up, so a deadline is never reached too early.
     return [fd for fd, _ in poll.poll(None if timeout_s is None else 1000 * min(max(0.0, timeout_s), LONGEST_POLL_S))]
 
 
@@ -204,8 +204,8 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
             if os.fstat(beside.fileno()).st_size != sum(sizes):
                 raise Garbled
             afford(sum(sizes))
-            # A copy into memory of this process: shared pages would behave differently when they are timed, and could
-            # be cut short by the other side.
+            # Copy into memory of this process: shared pages would behave differently in timings, and the other side
+            # could truncate them.
             sections = [np.empty(size, np.uint8).data for size in sizes]
             beside.seek(0)  # the writer has left the position at the end
             for section in sections:
@@ -278,7 +278,7 @@ def pack(value: Any, hint: Any) -> list[Bytes]:
             raise TypeError(f"Object of type {type(leaf).__name__} is not JSON serializable")
         # A typed PRNG key becomes its data.
         plain = np.asarray(data_of(leaf), order="C")
-        # bfloat16 and its kin call themselves "<V2", which is what their bytes are and not what they mean.
+        # bfloat16 and similar types call themselves "<V2", which describes their bytes and not their meaning.
         name = plain.dtype.name if plain.dtype.kind == "V" else plain.dtype.str
         if _dtype(name) != plain.dtype:
             raise TypeError(f"an array of dtype {plain.dtype} cannot be sent from a worker process")

@@ -42,7 +42,7 @@ ASK_S = 0.02
 LAST_BREATH_S = 1.0
 """A process that has closed its connection is about to end, or did it on purpose."""
 
-# Of frames, but for "  Garbage-collecting", which may stand before the first, and "  ..." behind the last.
+# Matches lines of frames, except for "  Garbage-collecting", which may precede the first, and "  ..." after the last.
 _BLOCK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\n((?:  \S.*\n?)*)", re.MULTILINE)
 _FRAME = re.compile(r'File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 _OURS = str(Path(__file__).parent)
@@ -154,7 +154,7 @@ class Conversation:
     def _listen(self) -> Conclusion:
         worker, control = self.worker, self.keeper.channel
         while True:
-            # Before the limits: an answer that has arrived counts.
+            # Check this before the limits, because an answer that has arrived counts.
             if (conclusion := self._read_messages()) is not None:
                 return conclusion
             if (failure := self.budget.failure()) is not None:
@@ -369,7 +369,7 @@ class Output:
         self.left -= len(data)
         if self.left < 0:
             text += f"\n[benchax: more than {PASSED_ON_BYTES // 2**10} KiB printed; the rest is dropped]\n"
-        # A closed or full standard error is no reason to lose a measurement.
+        # A closed or full standard error must not cost a measurement.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -440,7 +440,7 @@ class Keeper:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self.errors,
-                # OpenBLAS would start threads, with which a process must not be forked. Each job brings its own value.
+                # OpenBLAS would start threads, and a process with threads must not fork. Each job brings its own value.
                 env={**os.environ, **environ, "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
             )
@@ -456,8 +456,8 @@ class Keeper:
         reading, writing = os.pipe()
         channel, output = Channel(ours), Output(reading)
         try:
-            # Our copies of the worker's ends are closed when they are sent: while one is open here, neither ever shows
-            # its end.
+            # Close our copies of the worker's ends after sending them: while one is open here, neither ever shows its
+            # end.
             with theirs, os.fdopen(writing, "wb"):
                 self.channel.send({"start": number}, fds=[theirs.fileno(), writing], timeout_s=START_S)
             reply = self._reply("started", number, START_S)
@@ -541,8 +541,8 @@ class Keeper:
     def stop(self) -> None:
         """Ends the zygote, which first ends everything below it. May be called while another thread uses this."""
         with contextlib.suppress(OSError):
-            # Not a signal: the zygote takes the end of its connection for the order to end what is below it, which it
-            # alone can.
+            # Don't send a signal: for the zygote, the end of its connection is the order to end its workers, which only
+            # it can do.
             self.channel.sock.shutdown(socket.SHUT_RDWR)
         try:
             self.process.wait(END_S)
@@ -552,7 +552,8 @@ class Keeper:
 
     def close(self) -> None:
         self.stop()
-        # Where the zygote was killed by others, its workers end by themselves, but not what they had started.
+        # If another process killed the zygote, its workers end by themselves, but the processes that they started do
+        # not.
         self._let_go()
 
     def abandon(self) -> None:

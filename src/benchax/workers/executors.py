@@ -89,7 +89,7 @@ class Isolated:
             on_message=listen,
         )
         if isinstance(answer, Failure):
-            # Without asking JAX here: that would start a backend in a process that has none.
+            # Don't ask JAX here: that would start a backend in a process without one.
             environment = replace(capture(case.folder, with_jax=False), **known.pop("environment", {}))
             return Measurement(case.id, environment, options, run_id, started_at, failure=answer, **row_fields(known))
         m, content = answer
@@ -110,7 +110,7 @@ def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[M
 
     def progress(stage: str, share: float) -> None:
         nonlocal has_told
-        # Not before the inputs are made: asking JAX starts its backend.
+        # Only after the inputs are made: asking JAX starts its backend.
         environment = {} if has_told or stage == "inputs" else {"environment": jax_facts()}
         has_told = has_told or bool(environment)
         say(stage, share=share, **environment, **record.news())
@@ -221,7 +221,7 @@ class SampleRequest:
 def sample_case(request: SampleRequest, say: Say) -> Measurement:
     """Takes the samples, and returns them in a row without other stages."""
     rng = random.SystemRandom()
-    # Memory of random size from both of its sources, so that later allocations get other addresses.
+    # Allocate memory of random size from both of its sources, so that later allocations get other addresses.
     moved = bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))
     case = cast("Case", request.case)
     sampler = TimerSampler(case, request.options, examines=False)

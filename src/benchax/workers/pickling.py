@@ -76,12 +76,12 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
             pickler = _Pickler(buffer, protocol=5, buffer_callback=callback if beside else None)
             pickler.dump(value)
             registry = _registry()
-            # Behind the value, whose classes and functions they share.
+            # After the value, whose classes and functions they share.
             pickler.dump([(cls, registry[cls].to_iter, registry[cls].from_iter) for cls in pickler.nodes])
             return buffer.getvalue()
     finally:
         for module in modules:
-            # The list is that of the whole program: left there, the user's own pickles would be others.
+            # The list is global to the program: entries left in it would change the user's own pickles.
             cloudpickle.unregister_pickle_by_value(module)
 
 
@@ -143,7 +143,7 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, type):
             return self._class(obj)
         if isinstance(obj, CodeType):
-            # cloudpickle 3.1.3 leaves out the file, by which tracebacks and rules find the user's lines.
+            # cloudpickle 3.1.3 omits the file name, which tracebacks and rules use to find the user's lines.
             made, given, *_ = cloudpickle.Pickler.dispatch_table[CodeType](obj)
             return _code_of_file, (made, given, obj.co_filename)
         if not isinstance(obj, _Jitted):
@@ -214,7 +214,7 @@ def file_of_class(cls: type) -> str | None:
 def class_of_file(file: str, module: str, name: str) -> type:
     """At the other end, where the file is imported under the same name: its classes find their way back, too."""
     if module not in sys.modules:
-        # On another machine the folder that it was sent from is the working folder.
+        # On another machine, the sender's folder becomes the working folder.
         sent_from, there = os.environ.get(SENT_FROM), Path(file)
         if sent_from and there.is_relative_to(sent_from):
             there = Path.cwd() / there.relative_to(sent_from)

@@ -128,7 +128,7 @@ class Pool:
 
     def close(self) -> None:
         """Ends all processes. A job that another thread is running fails."""
-        # Before the lock is taken, which a job on another thread holds until it fails by this.
+        # Do this before taking the lock, which a job on another thread holds until this makes it fail.
         if (keeper := self._keeper) is not None:
             keeper.stop()
         with self._lock:

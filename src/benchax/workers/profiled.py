@@ -85,7 +85,7 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     recorder.start()
     if recorder.recording is None:
         raise NotMeasured("; ".join(recorder.found.remarks))
-    # As TensorBoard and XProf want to see the steps of a program.
+    # Marks the steps in the form that TensorBoard and XProf expect.
     step = partial(jax.profiler.StepTraceAnnotation, "step")
     done = _run(calls, lambda number: step(step_num=number), lambda: bool(recorder.found.stopped_by))
     recorder.stop("end")
@@ -95,7 +95,7 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
 def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
     """As many as were asked for, else until LEAST_S have passed."""
     if subject.needs_renewal:
-        # Made before anything is recorded, so that the copies are not part of it.
+        # Make the copies before recording, so that they are not part of it.
         return iter([subject.ready() for _ in range(request.runs or RENEWED_RUNS)])
     same = subject.ready()
     return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)

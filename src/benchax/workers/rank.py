@@ -126,7 +126,8 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
 
 def _join(job: RankJob) -> None:
     """Raises `UsageError` if there is no device for this rank."""
-    # Ranks that are started here listen here only, and share its devices whatever launcher has started this program.
+    # Ranks that are started here listen only on this machine, and share its devices whatever launcher started this
+    # program.
     host, _, port = job.address.rpartition(":")
     try:
         jax.distributed.initialize(
@@ -356,7 +357,7 @@ class StartLine:
 
     def _accept(self, host: str, port: int) -> dict[int, _Peer]:
         found: dict[int, _Peer] = {}
-        # On another host its name may lead elsewhere than to an address of its own.
+        # On another host, its name may not resolve to its own address.
         own = host if host == LOOPBACK else ""
         with socket.create_server((own, port), backlog=self.count) as server:
             server.settimeout(self.patience_s)
@@ -406,7 +407,7 @@ class _Peer:
         self.close = connection.close
 
     def send(self, number: int, other: int) -> None:
-        # A few bytes, which the kernel takes at once; who is gone is noticed by reading.
+        # A few bytes, which the kernel accepts at once. Reading detects a lost peer.
         with contextlib.suppress(OSError):
             self._connection.send(_NUMBERS.pack(number, other))
 
@@ -421,7 +422,7 @@ class _Peer:
                 if waited > patience_s * NS:
                     raise NotMeasured(f"{otherwise} within {seconds(patience_s)}") from None
                 if waited > SPIN_NS:
-                    # Not from the beginning: who gives its core away just before the start comes back late.
+                    # Not from the beginning: a process that yields its core just before the start comes back late.
                     os.sched_yield()
                 continue
             except OSError as error:

@@ -158,7 +158,7 @@ def _times(answers: Sequence[RankAnswer]) -> tuple[Ranks, tuple[Samples, ...], t
     error_s = max(a.clock_error_s for a in answers)
     if error_s:
         text += f"; the clocks of their hosts are known to {seconds(error_s)}"
-    # What its start scattered by is not in a sample, but has shifted who waited for whom.
+    # The scatter of the start is not in a sample, but it shifted who waited for whom.
     disturbed = tuple(s + error_s > SKEW_SHARE * t for s, t in zip(skew, slowest, strict=True))
     return Ranks(times, each, skew, shared), (Samples(TIMER, 1, slowest, disturbed, answers=text, stop="time"),), ()
 
@@ -172,7 +172,7 @@ def _remarks(
         found.append(Remark("fake-devices", "warning", text + "no time here says what such devices would take"))
     for host in dict.fromkeys(answer.host for answer in answers):
         own = [answer for answer in answers if answer.host == host]
-        # A launcher may have bound each of them to a core of its own.
+        # A launcher may have bound each of them to its own core.
         cores = {core for answer in own for core in answer.environment.affinity or range(count_cores())}
         if len(own) > len(cores):
             text = f"{plural(len(own), 'rank')} share {plural(len(cores), 'core')} of {host}: they wait for one another"
@@ -313,7 +313,7 @@ def blame(ended: Sequence[RankEnd], count: int) -> Failure:
         dead = [each for each in failures if each[1].kind in ("crashed", "out_of_memory", "node_lost")]
         stuck = [each for each in failures if each[1].kind == "timeout"]
         behind = min((_place(each.step) for each, _ in stuck), default=0)
-        # Ranks that are stuck at the same step cannot be told apart: one of them keeps the others waiting.
+        # Ranks that are stuck at the same step look the same: one of them keeps the others waiting.
         chosen = dead[:1] or [each for each in stuck if _place(each[0].step) == behind] or chosen
     first = chosen[0][1]
     who = " and ".join(f"rank {rank}" for rank in sorted(end.rank for end, _ in chosen))
@@ -387,7 +387,7 @@ def _by_hand(environ: Mapping[str, str]) -> Membership | None:
 
 
 def _by_slurm(environ: Mapping[str, str]) -> Membership | None:
-    # Of a step, which srun starts: a batch script itself is one program, whatever SLURM_NTASKS says.
+    # Set in a job step, which srun starts. A batch script itself is one program, whatever SLURM_NTASKS says.
     names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID")
     if any(name not in environ for name in names):
         return None
@@ -400,7 +400,8 @@ def _by_slurm(environ: Mapping[str, str]) -> Membership | None:
 def _by_open_mpi(environ: Mapping[str, str]) -> Membership | None:
     if "OMPI_COMM_WORLD_RANK" not in environ:
         return None
-    # 1531576320.0;tcp://10.96.0.1,10.148.0.1:34911: of mpirun, which starts rank 0 on its own host if nobody objects.
+    # From mpirun, for example 1531576320.0;tcp://10.96.0.1,10.148.0.1:34911. By default, mpirun starts rank 0 on its
+    # own host.
     uri = re.match(r"(?P<job>\d+)\.\d+;tcp://(?P<host>[^,:]+)", environ.get("OMPI_MCA_orte_hnp_uri", ""))
     first, several = PORTS
     usual = f"{uri['host']}:{first + int(uri['job']) // 4096 % several}" if uri else ""
@@ -568,7 +569,7 @@ def join(member: Membership) -> Link:
         ) from error
     link.send(**describe_self(member))
     try:
-        # The first one waits for all: its beats come meanwhile.
+        # The first one waits for all, and its heartbeats come meanwhile.
         answer = link.receive()
     except LostContact as error:
         raise UsageError(f"rank {member.rank} was let go by rank 0 at {where}: {error}") from error

@@ -86,7 +86,7 @@ def _detach(connection: int, output: int) -> None:
     if os.getppid() != zygote:  # it had ended before we asked to end with it
         os._exit(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Out of the way first: either of the two may have a number from 1 to 3, which are given anew below.
+    # Move them out of the way first: either may have a number from 1 to 3, which are reassigned below.
     kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -101,7 +101,7 @@ def _detach(connection: int, output: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     random.seed()
     np.random.seed()  # forks would all draw the same otherwise
-    # What is there now is shared with the zygote: a collection that went through it would write to it, and so copy it.
+    # Existing objects share memory with the zygote. A garbage collection would write to them, and so copy them.
     gc.freeze()
 
 
@@ -109,7 +109,7 @@ def serve(channel: Channel) -> None:
     imported, ended = ImportedModules(), (perf_counter(), process_time())
     for number in itertools.count(1):
         wait_readable([channel], None)
-        # Before the job is read: to read arrays of 76 MiB takes long enough to look like work that was left.
+        # Check before reading the job: reading arrays of 76 MiB takes long enough to look like leftover work.
         why_busy = find_computation(*ended)
         try:
             message = channel.receive()
@@ -125,7 +125,7 @@ def serve(channel: Channel) -> None:
             # The zygote must have no threads, and so NumPy and SciPy are loaded with one. jnp.linalg on CPU calls them.
             threadpool_limits(_usual_threads(message.document["environ"]), user_api="blas")
         job.run(message)
-        # What they hold may be large, and would stay in memory until another job comes.
+        # They may hold large values, which would stay in memory until the next job.
         del message, job
         _collect(number)
         ended = perf_counter(), process_time()
@@ -187,7 +187,7 @@ class Running:
         finally:
             resource.setrlimit(resource.RLIMIT_AS, before)
         _flush()
-        # Behind the job, and not timed: looking costs up to 50 ms where something is still at work.
+        # After the job, and untimed: checking takes up to 50 ms if something is still working.
         document["doubt"] = document.get("doubt") or _leftovers(threads)
         self.imported.note_new()  # before the answer: whoever has it may edit a file at once
         self._send(document, sections)
@@ -217,8 +217,8 @@ def _failure(error: BaseException, stage: str) -> Failure:
 
 def _limit_memory(beyond: int | None) -> tuple[int, int]:
     """Limits the address space to what is mapped already and `beyond`; returns the limits that held before."""
-    # Linux takes no notice of RLIMIT_RSS, the one that is meant. Beyond this one XLA gets no memory and says so
-    # (RESOURCE_EXHAUSTED), and the worker lives on.
+    # Linux ignores RLIMIT_RSS, which would be the right limit. Beyond this one, XLA gets no memory, reports
+    # RESOURCE_EXHAUSTED, and the worker survives.
     before = resource.getrlimit(resource.RLIMIT_AS)
     if beyond is not None:
         most = psutil.Process().memory_info().vms + beyond
@@ -229,7 +229,7 @@ def _limit_memory(beyond: int | None) -> tuple[int, int]:
 
 def _leftovers(threads_before: set[threading.Thread]) -> str:
     """Names threads and processes that the job left running, since they would disturb the next job. Else empty."""
-    # Threads of XLA that called into Python once look like this; they wait for work and disturb nobody.
+    # XLA threads that called into Python once look like this. They wait for work and disturb nothing.
     own = [t for t in threading.enumerate() if t not in threads_before and type(t).__name__ != "_DummyThread"]
     if own:
         return f"{len(own)} threads were left"
@@ -245,7 +245,7 @@ def _is_computing(looks: int) -> bool:
         idle += not subprocesses.running_threads()
         if idle > look / 5:  # the work goes from one thread to the other, and now and then a look falls between
             return False
-        # Threads that have just finished look for more work, or wait for a processor to go to sleep on.
+        # Threads that have just finished look for more work, or wait for a processor before they sleep.
         sleep(0.002)
     return True
 
@@ -368,7 +368,7 @@ class Zygote:
     def serve(self) -> None:
         """Until whoever started this process is gone."""
         sources = [self.control, self.wake, *([] if self.parent is None else [self.parent])]
-        # Its end of the connection may live on in a process that it forked; its own end is what counts.
+        # A process that it forked may keep its end of the connection open, so wait for its own end.
         while self.parent not in (ready := wait_readable(sources, None)):
             if self.wake in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -400,7 +400,7 @@ class Zygote:
     def _fork(self, fds: Sequence[int]) -> tuple[str, int]:
         try:
             with warnings.catch_warnings():
-                # JAX warns of forks, since a program that has used it has threads. This one has none.
+                # JAX warns about forks, because a program that has used JAX has threads. This one has none.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 pid = os.fork()
         except OSError:  # too many processes, or no memory to copy the page tables
@@ -430,7 +430,8 @@ class Zygote:
     def kill(self, pid: int) -> None:
         """Ends a worker, what descends from it, and what others have left behind."""
         until = monotonic() + PATIENCE_S
-        # Again and again: what a killed process has started becomes ours, and can be seen, only once that is gone.
+        # Repeat: processes that a killed process started become children of this one, and visible, only after it is
+        # gone.
         while victims := self._victims(pid):
             subprocesses.kill(victims)
             self.reap()
@@ -499,7 +500,7 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(value, str) or "\0" in value:
             raise UsageError(f"environ has {name}={value!r}", "text for each variable", f"{name!r}: {str(value)!r}")
         if (setting := name.lower()) in jax_settings():
-            # The settings of this process go to each worker, and are stronger there than what JAX read at its start.
+            # The settings of this process go to each worker, and override what JAX read at its start.
             raise UsageError(
                 f"environ has {name}, by which JAX would set {setting} once, at the start of a process",
                 "variables that are no settings of JAX",

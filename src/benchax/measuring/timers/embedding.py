@@ -87,7 +87,7 @@ def embed(subject: Subject, most_calls: int) -> Embedded:
         ),
     )
     body, leaves = function_of_leaves(subject)
-    # A loop does not carry weak types, so such numbers stay outside.
+    # A loop does not carry weak types, so such numbers are not fed back.
     fed = {i: j for i, j in subject.fed_leaves.items() if not getattr(leaves[i], "weak_type", False)}
     most = min(most_calls, subject.feedback.most_calls) if subject.feedback else most_calls
     return Embedded(lambda values: arrays_of(body(values)), leaves, fed, most)

@@ -60,7 +60,7 @@ _OPCODES: dict[Role, str] = {
     "control": "while conditional call async-start async-update async-done",
 }
 _ROLE_OF: dict[str, Role] = {opcode: role for role, opcodes in _OPCODES.items() for opcode in opcodes.split()}
-# In the names of library routines: __cublas$gemm, __cudnn$convForward, __onednn$matmul
+# Matches the names of library routines: __cublas$gemm, __cudnn$convForward, __onednn$matmul
 _MATMULS = re.compile(r"gemm|matmul|conv(?!ert)|dot", re.IGNORECASE)
 # A fusion is named after the most costly thing in it.
 _WEIGHT: tuple[Role, ...] = ("matmul", "communication", "library", "control", "reduction", "elementwise")
@@ -138,7 +138,7 @@ class _DataflowReader:
         around |= {computation.name}
         boxes = [self.box(i, number, wiring, around, is_entry) for number, i in enumerate(taken, first)]
         place = {i.name: n for n, i in enumerate(taken)}
-        # Dicts in place of sets, which have no order: the picture of one program is always the same text.
+        # Dicts instead of sets, which have no order: the picture of a program is always the same text.
         arrows = {(place[s], place[i.name]): None for i in taken for s in wiring.sources(i) if s in place}
         if has_output and wiring.root is not None:
             arrows |= {(place[s], len(boxes)): None for s in wiring.makers[wiring.root.name] if s in place}

@@ -87,7 +87,7 @@ class Workers(Generic[Worker]):
         if self.executor is None:
             yield from map(partial(work, self.worker), items)
             return
-        # Eight for each process, or else fewer than that would work at the end; each way back and forth takes 0.2 ms.
+        # Eight per process, so that all have work until the end. Each round trip takes 0.2 ms.
         at_once = max(1, min(16, len(items) // (8 * self.processes)))
         try:
             yield from self.executor.map(partial(_run, work), items, chunksize=at_once)
@@ -106,7 +106,7 @@ def open_workers(worker: Worker, processes: int) -> Generator[Workers[Worker]]:
         NotAvailable: one of the processes was ended by the system.
     """
     executor = None
-    # There can be none in some sandboxes without /dev/shm, where semaphores live.
+    # Some sandboxes have no /dev/shm, where semaphores live.
     with suppress(OSError, NotImplementedError, ImportError):
         executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (worker,)) if processes > 1 else None
     try:
@@ -239,7 +239,7 @@ def publish(store: DatabaseStore, folder: Path) -> Published:
     with _own(folder), store.held_open():
         if known := _find_files(folder, made_from):
             return Published(folder, len(activity), versions=sum(name.startswith("data/") for name in known) - 1)
-        # A build that is stopped leaves no state, so that the next one looks at all files.
+        # A stopped build leaves no state, so the next one checks all files.
         (folder / FILE).unlink(missing_ok=True)
         publishing = _Publishing(store, folder)
         done = publishing.write(activity)
@@ -292,7 +292,7 @@ class _Publishing:
             written = sum(map(self._add_case, workers.map(CaseWriter.write_case, activity)))
             versions_written = self._write_versions(workers)
         self._write_lists()
-        # Files of a store, or of a time, that this one does not have.
+        # Files of another store or time, which this one does not have.
         for pattern in ("cases/*.html", "data/*.js", "cases-*.html"):
             for file in self.folder.glob(pattern):
                 if file.relative_to(self.folder).as_posix() not in self.files:
@@ -430,7 +430,7 @@ class CaseWriter:
         rows, compared = read_timeline(self.store, activity), read_comparisons(self.store, activity)
         facts = self._describe_environments(rows, compared)
         found = CaseTimeline(activity.case, rows, _histories(compared), facts)
-        # A part of its name to read, and a digest that tells it from all others.
+        # A readable part of the name, and a digest that makes it unique.
         slug = SLUG.sub("-", activity.case.name[:200].lower()).strip("-")[:40].strip("-")
         page = f"{slug}-{activity.key[:16]}.html".removeprefix("-")
         title = pages.shorten_label(activity.case.label)[:LONGEST_TITLE]
@@ -509,7 +509,7 @@ def render_numbers(name: str, times: Entries, ratios: Entries) -> str:
     newest_times = {tuple(entry[:2]): entry for entry in times.tolist()}
     newest_ratios = {tuple(entry[:3]): entry for entry in ratios.tolist()}
     document = f'{{"times":{_columns(newest_times, TIMES)},"ratios":{_columns(newest_ratios, RATIOS)}}}'
-    # The name, like all texts, is ASCII without what could end the script or a comment in it.
+    # Like all texts, the name is ASCII, without anything that could end the script or a comment.
     return f"{CALL}{json.dumps(file_of(name))},{document});\n"
 
 
