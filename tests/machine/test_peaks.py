@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from benchax import kept_peaks as kept
 from benchax.errors import NotMeasured
+from benchax.kept_peaks import file_of, keep_peaks, kept_peaks
 from benchax.machine import peaks as module
 from benchax.machine.peaks import peaks
+from benchax.model import Absent
 from benchax.results.inspection import Peaks
 
 
@@ -127,3 +130,18 @@ def test_the_fastest_of_some_calls_that_are_long_enough_counts(monkeypatch: pyte
 def test_what_fits_into_caches_is_held_against_their_rate(working_set: int | None, expected: tuple[float, int]) -> None:
     """Between the two arrays the faster one, so that a share is rather too small than too large."""
     assert Peaks(5.0, 1000, 9.0, 100).bytes_per_s(working_set) == expected
+
+
+PEAKS = Peaks(2e10, 2**26, None, 2**18, {"f32": 1e11}, "2026", absent=(Absent("cache_bytes_per_s", "none here"),))
+
+
+def test_rates_are_found_by_the_fingerprint_of_their_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept.platformdirs, "user_cache_dir", lambda _: str(tmp_path))
+
+    assert keep_peaks(file_of("abc"), PEAKS)
+
+    found = kept_peaks("abc")
+    assert found is not None
+    assert found.path == str(file_of("abc"))
+    assert (found.memory_bytes_per_s, found.absent) == (PEAKS.memory_bytes_per_s, PEAKS.absent)
+    assert kept_peaks("another") is None

@@ -1,26 +1,48 @@
-"""What every store promises."""
+"""What every store promises: of rows, earlier runs, timelines and comparisons."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from comparisons_by_hand import compared
 from hypothesis import HealthCheck, given, settings
-from measurement_strategies import RICH, case_ids, exact, measured
+from measurement_strategies import HOST, RICH, case_ids, exact, measured, values_of
+from site_stores import contents, fill
 
-from benchax.errors import StoreError
-from benchax.model import CaseId, Failure, Memory, Opaque, Samples
-from benchax.store.comparisons import list_activity
-from benchax.store.database import DatabaseStore as Store
-from benchax.store.schema import row_of
+from benchax.codec import decode_comparison, encode_comparison
+from benchax.errors import FormatError, StoreError
+from benchax.model import (
+    Block,
+    CaseId,
+    Comparison,
+    EarlierRuns,
+    Failure,
+    Measurement,
+    Memory,
+    Numerics,
+    Opaque,
+    Remark,
+    Samples,
+    Version,
+)
+from benchax.reporting.site import publishing
+from benchax.reporting.site.publishing import publish
+from benchax.store import comparisons
+from benchax.store.comparisons import append, history, list_activity, read_comparisons, read_environment, read_timeline
+from benchax.store.database import KEPT_RUNS, LOOKED_AT, DatabaseStore
+from benchax.store.schema import MIGRATIONS, StorableRow, row_of, take_step
 
 
 def names(found: list) -> list[str]:
     return [m.case.name for m in found]
 
 
-def test_a_measurement_comes_back_exactly(store: Store) -> None:
+def test_a_measurement_comes_back_exactly(store: DatabaseStore) -> None:
     """Readings to the last bit, and in another process."""
     times = (0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0, float("inf"))
     samples = (Samples("wall", 1, times, disturbed=(True, False, True, True, False)),)
@@ -37,7 +59,7 @@ def test_a_measurement_comes_back_exactly(store: Store) -> None:
 
 @given(case=case_ids())
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-def test_any_name_params_variant_and_tag_survive(store: Store, case: CaseId) -> None:
+def test_any_name_params_variant_and_tag_survive(store: DatabaseStore, case: CaseId) -> None:
     m = dataclasses.replace(measured(), case=case)
 
     id = store.append(m)
@@ -47,7 +69,7 @@ def test_any_name_params_variant_and_tag_survive(store: Store, case: CaseId) -> 
     assert exact(store.query(case=case.name)[-1].case) == exact(case)
 
 
-def test_cases_differ_when_any_part_of_their_identity_does(store: Store) -> None:
+def test_cases_differ_when_any_part_of_their_identity_does(store: DatabaseStore) -> None:
     values = (1, 1.0, True, "1", (1,), Opaque("int", "1"), None)
     cases = [CaseId("f", (("n", v),)) for v in values] + [CaseId("f"), CaseId("f", variant="x"), CaseId("f", tag="x")]
     store.append_all([dataclasses.replace(measured(), case=case) for case in cases])
@@ -56,7 +78,7 @@ def test_cases_differ_when_any_part_of_their_identity_does(store: Store) -> None
     assert len(list_activity(store)) == len(cases)
 
 
-def test_rows_that_are_stored_together_are_all_there_in_their_order(store: Store) -> None:
+def test_rows_that_are_stored_together_are_all_there_in_their_order(store: DatabaseStore) -> None:
     first = store.append(measured("c"))
     ids = store.append_all([*(measured(name) for name in "bacb"), RICH])
 
@@ -88,7 +110,7 @@ def test_rows_that_are_stored_together_are_all_there_in_their_order(store: Store
         ("none*", []),
     ],
 )
-def test_a_case_is_a_name_or_a_pattern(store: Store, case: str, found: list[str]) -> None:
+def test_a_case_is_a_name_or_a_pattern(store: DatabaseStore, case: str, found: list[str]) -> None:
     for name in ("fft", "fft2", "FFT", "fft[n=1]", "sum[1]", "what?", "a\nb\x00c"):
         store.append(measured(name))
 
@@ -96,7 +118,7 @@ def test_a_case_is_a_name_or_a_pattern(store: Store, case: str, found: list[str]
     assert names(store.rows(case=case)) == found
 
 
-def test_rows_are_found_by_run_and_commit(store: Store) -> None:
+def test_rows_are_found_by_run_and_commit(store: DatabaseStore) -> None:
     store.append(measured("old", run="1", commit="abc123"))
     store.append(measured("new", run="2", commit="abd123"))
     store.append(measured("none", run="2", commit=None))
@@ -108,7 +130,7 @@ def test_rows_are_found_by_run_and_commit(store: Store) -> None:
     assert names(store.rows(commit="abd", run="2", case="n*")) == ["new"]
 
 
-def test_rows_say_what_the_measurements_say(store: Store) -> None:
+def test_rows_say_what_the_measurements_say(store: DatabaseStore) -> None:
     failed = dataclasses.replace(
         measured("bad"), samples=(), failure=Failure("timeout", "compile", "30 s were not enough")
     )
@@ -124,10 +146,187 @@ def test_rows_say_what_the_measurements_say(store: Store) -> None:
     assert (store.get(ids[2]), beyond.predicted_peak_bytes) == (large, 2**63 - 1)
 
 
-def test_reading_before_the_first_append_says_what_to_do(store: Store) -> None:
+def test_reading_before_the_first_append_says_what_to_do(store: DatabaseStore) -> None:
     for read in (store.query, store.rows, lambda: store.get(1)):
         with pytest.raises(StoreError) as error:
             read()
 
         assert error.value.problem == f"no database at {store.where}"
         assert error.value.hint.startswith("run `benchax run` first")
+
+
+# ---- earlier runs --------------------------------------------------------------------------------------------------
+
+
+PROGRAM, OTHER = "5a" * 32, "c3" * 32
+
+
+def row(*medians_s: float, source: str = PROGRAM, earlier: tuple[float, ...] = (), **changes: object) -> Measurement:
+    """A row of as many processes, timed by wall."""
+    samples = tuple(Samples("wall", 1, (s,) * 6, process=i) for i, s in enumerate(medians_s))
+    runs = EarlierRuns(source, {"wall": earlier} if earlier else {})
+    return replace(measured("f"), samples=samples, earlier_runs=runs, **changes)  # type: ignore[arg-type]
+
+
+def find(store: DatabaseStore, source: str = PROGRAM) -> tuple[float, ...]:
+    found = store.find_earlier_runs(row().case, source, HOST.fingerprint)
+
+    assert found.source == source
+    return found.medians_s.get("wall", ())
+
+
+def test_the_newest_row_brings_the_runs_that_it_knew_and_its_own(store: DatabaseStore) -> None:
+    assert find(store) == ()  # there is no store yet
+    store.append(row(9.0))
+    store.append(row(1.0, 1.02, 5.0, earlier=(1.03, 1.04)))
+    assert find(store) == (1.03, 1.04, 1.01)
+
+    store.append(row(2.0, earlier=tuple(float(i) for i in range(1, KEPT_RUNS + 1))))
+
+    assert find(store) == (*(float(i) for i in range(2, KEPT_RUNS + 1)), 2.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        row(9.0, source=OTHER),
+        row(9.0, environment=replace(HOST, host="elsewhere")),
+        replace(row(9.0), case=replace(row().case, params=(("n", 2),))),
+        row(),
+    ],
+    ids=["another program", "another machine", "another case", "nothing measured"],
+)
+def test_rows_that_say_nothing_about_this_program_are_passed_over(store: DatabaseStore, other: Measurement) -> None:
+    store.append(row(1.0))
+    store.append(other)
+
+    assert find(store) == (1.0,)
+
+
+def test_a_program_that_comes_back_is_found_among_the_last_rows(store: DatabaseStore) -> None:
+    store.append(row(1.0))
+    store.append_all([row(9.0, source=OTHER)] * (LOOKED_AT - 1))
+    assert find(store) == (1.0,)
+
+    store.append(row(9.0, source=OTHER))
+
+    assert find(store) == ()
+    assert find(store, OTHER)[-1:] == (9.0,)
+
+
+# ---- timelines -----------------------------------------------------------------------------------------------------
+
+
+def test_a_case_has_what_it_had_when_it_was_listed_and_what_comes_later_is_left_for_the_next_time(
+    store: DatabaseStore,
+) -> None:
+    with pytest.raises(StoreError, match="no database at"):
+        list_activity(store)
+    ids = [store.append(replace(RICH, case=measured().case)) for _ in range(2)]
+    comparisons.append(store, [compared(0, 1.5)])
+    listed, ratio = list_activity(store)
+
+    store.append(measured(commit="b2"))
+    comparisons.append(store, [compared(1, 1.6)])
+
+    assert (listed.case, listed.seen, ratio.seen) == (measured().case, [2, ids[-1], 0, 0], [0, 0, 1, 1])
+    row, _ = read_timeline(store, listed)
+    assert read_environment(store, row) == RICH.environment
+    assert (row.fingerprint, row.median_s) == (RICH.environment.fingerprint, RICH.summary().median_s)
+    assert [c.ratio for c in read_comparisons(store, ratio)] == [1.5]
+    assert list_activity(store)[0].seen != listed.seen
+
+
+def test_a_store_from_before_there_were_comparisons_has_rows(store: DatabaseStore) -> None:
+    store.place.write(lambda c: take_step(c, MIGRATIONS[0]))
+    store.place.write(StorableRow(measured()).insert)
+
+    (found,) = list_activity(store)
+
+    assert (found.seen[0], read_comparisons(store, found)) == (1, [])
+
+
+@pytest.mark.slow
+def test_processes_that_open_a_store_anew_write_what_one_writes(
+    store: DatabaseStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    publish(store, tmp_path / "by-one")
+
+    monkeypatch.setattr(publishing, "_choose_processes", lambda activity: 2)
+    publish(store, tmp_path / "by-two")
+
+    assert contents(tmp_path / "by-two") == contents(tmp_path / "by-one")
+
+
+# ---- comparisons ---------------------------------------------------------------------------------------------------
+
+
+F = CaseId("f", (("n", 8),))
+SMALL = Comparison(F, "run", Version("v1"), Version("now"), "same")
+FULL = Comparison(
+    case=RICH.case,
+    metric="run",
+    baseline=Version("naïve\x00", "c0ffee", False, "0.9.2", "ab" * 32),
+    candidate=Version("now", None, True, "0.10.2"),
+    verdict="slower",
+    why="it was so",
+    ratio=1.1,
+    low=1.0500000000000003,
+    high=float("inf"),
+    smallest_effect=0.02,
+    baseline_value=1e-4,
+    candidate_value=5e-324,
+    blocks=(Block(0, (0.1 + 0.2, 1e-9), (1.0, 2.0)), Block(1, (), ())),
+    method="process pairs",
+    confirmed=False,
+    numerics=Numerics("baseline", False, "out", 0.1, float("nan"), None, 2, 1e-5, "out differs"),
+    failure=Failure("timeout", "rounds", "too long", "wait", "Traceback …"),
+    remarks=(Remark("x", "info", "so it was"),),
+    environment=RICH.environment,
+    compared_at="2026-01-02T03:04:05.000006+00:00",
+)
+
+
+@given(comparison=values_of(Comparison))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+def test_any_comparison_survives_the_store(store: DatabaseStore, comparison: Comparison) -> None:
+    append(store, [comparison, FULL])
+
+    (*_, newest) = history(store, comparison.case, comparison.metric, comparison.baseline.label)
+
+    assert exact(newest) == exact(comparison)
+    assert encode_comparison(comparison).isascii()
+    assert exact(history(store, FULL.case)[-1]) == exact(FULL)
+
+
+SLOWISH = json.dumps(json.loads(encode_comparison(SMALL)) | {"verdict": "slowish"})
+BAD = ["", "[]", "null", "{}", '{"benchax": 99}', "{", encode_comparison(SMALL)[:-5], SLOWISH]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_comparison_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        decode_comparison(text)
+
+
+def test_a_history_is_of_one_case_and_metric_oldest_first(store: DatabaseStore) -> None:
+    runs = [replace(SMALL, why=str(i)) for i in range(3)]
+    peak = replace(SMALL, metric="peak")
+    other = replace(SMALL, case=CaseId("f", (("n", 9),)))
+    append(store, [runs[0], peak, other])
+    store.append(measured("f", n=8))
+    append(store, runs[1:])
+    against = replace(SMALL, case=other.case, baseline=Version("v2"))
+    append(store, [against])
+
+    assert history(store, F) == runs
+    assert history(store, F, "peak") == [peak]
+    assert history(store, other.case) == [other, against]
+    assert history(store, other.case, baseline="v2") == [against]
+    assert history(store, other.case, baseline="v3") == []
+    assert history(store, CaseId("f")) == []
+    # All or none are stored.
+    with pytest.raises(TypeError, match="slowish"):
+        append(store, [SMALL, replace(SMALL, verdict="slowish")])  # type: ignore[arg-type]
+    assert history(store, F) == runs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from measurement_strategies import measured
-from postgres_server import PostgresServer
+from store.conftest import PostgresServer
 
 from benchax.errors import StoreError
 from benchax.store import schema
