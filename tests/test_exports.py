@@ -6,8 +6,11 @@ import ast
 import importlib
 import importlib.metadata
 import types
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+from goldens import records
 from source_tree import PACKAGE, modules, parse
 
 import benchax
@@ -63,3 +66,22 @@ def test_no_public_name_is_that_of_a_submodule() -> None:
     values = {name: getattr(benchax, name) for name in benchax.__all__}
 
     assert [n for n, v in values.items() if n in submodules and not isinstance(v, types.ModuleType)] == []
+
+
+SLOW = ("JSON keys", "pytest --")
+"""Sections that run commands."""
+
+
+@pytest.mark.parametrize("part", ["contract", "codec"])
+def test_what_programs_of_users_rely_on_is_unchanged(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If you meant the change: make goldens GOLDENS='--only contract,codec'"""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "docs" / "_ext")
+    recorded = records.read(part)
+    sections = {t: make for t, make in import_module(f"goldens.{part}").sections().items() if not t.startswith(SLOW)}
+
+    now = records.make(sections, 1, lambda title: None)
+
+    different = [title for title in now if recorded.get(title) != now[title]]
+    gone = [title for title in recorded if title not in now and not title.startswith((*SLOW, "recorded with"))]
+    assert "\n".join(records.difference(t, recorded.get(t, ""), now[t]) for t in different) == ""
+    assert gone == []

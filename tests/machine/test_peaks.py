@@ -1,19 +1,22 @@
-"""Rates of the machine: they are reached, kept, measured anew where the file is damaged, and absent with a reason."""
+"""Rates of the machine: they are reached, kept, measured anew where the file is damaged, and absent with a reason; and
+a program beside them."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchax import kept_peaks as kept
-from benchax.errors import NotMeasured
+from benchax.errors import BenchaxError, NotMeasured
 from benchax.kept_peaks import file_of, keep_peaks, kept_peaks
 from benchax.machine import peaks as module
-from benchax.machine.peaks import peaks
-from benchax.model import Absent
-from benchax.results.inspection import Peaks
+from benchax.machine.peaks import NO_PEAKS, matmul_type, peaks, roofline, timing_of
+from benchax.model import Absent, CaseId, Environment, Failure, Measurement, Memory, Samples
+from benchax.options import resolve
+from benchax.results.inspection import Counts, Inspection, Peaks, Place, Timing
 
 
 @pytest.fixture
@@ -132,16 +135,84 @@ def test_what_fits_into_caches_is_held_against_their_rate(working_set: int | Non
     assert Peaks(5.0, 1000, 9.0, 100).bytes_per_s(working_set) == expected
 
 
-PEAKS = Peaks(2e10, 2**26, None, 2**18, {"f32": 1e11}, "2026", absent=(Absent("cache_bytes_per_s", "none here"),))
+KEPT = Peaks(2e10, 2**26, None, 2**18, {"f32": 1e11}, "2026", absent=(Absent("cache_bytes_per_s", "none here"),))
 
 
 def test_rates_are_found_by_the_fingerprint_of_their_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept.platformdirs, "user_cache_dir", lambda _: str(tmp_path))
 
-    assert keep_peaks(file_of("abc"), PEAKS)
+    assert keep_peaks(file_of("abc"), KEPT)
 
     found = kept_peaks("abc")
     assert found is not None
     assert found.path == str(file_of("abc"))
-    assert (found.memory_bytes_per_s, found.absent) == (PEAKS.memory_bytes_per_s, PEAKS.absent)
+    assert (found.memory_bytes_per_s, found.absent) == (KEPT.memory_bytes_per_s, KEPT.absent)
     assert kept_peaks("another") is None
+
+
+# ---- a program beside the rates of the machine ---------------------------------------------------------------------
+
+
+PEAKS = Peaks(1e9, 2**26, 4e9, 2**18, {"f32": 1e12})
+COUNTS = Counts(flops=2e9, transcendentals=None, bytes_accessed=4e6, is_exact=True)
+NO_MATMUL = replace(PEAKS, matmul_flops_per_s={}, absent=(Absent("matmul_flops_per_s.f32", "OOM"),))
+FOUND = Inspection("f", "", Place(), counts=COUNTS, memory=Memory(predicted_peak_bytes=2**27))
+
+
+def test_bytes_and_operations_take_what_the_rates_say() -> None:
+    found = roofline(FOUND, PEAKS, Timing("wall", 8e-3))
+    small = roofline(replace(FOUND, memory=Memory(predicted_peak_bytes=2**16)), PEAKS)
+    partly = roofline(replace(FOUND, counts=replace(COUNTS, is_exact=False)), PEAKS, Timing("wall", 8e-3))
+
+    assert (found.bytes_s, found.flops_s) == (4e-3, 2e-3)
+    assert (found.roof_s, found.is_memory_bound, found.share) == (4e-3, True, 0.5)
+    assert found.absent == ()
+    # What fits into caches is held against the faster rate.
+    assert (small.bytes_s, small.is_memory_bound) == (1e-3, False)
+    # There is no share of work that was not counted in full.
+    assert (partly.bytes_s is None, partly.share) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("found", "peaks", "what", "why"),
+    [
+        (FOUND, None, "bytes_s", NO_PEAKS),
+        (replace(FOUND, counts=None, absent=(Absent("counts", "no text"),)), PEAKS, "flops_s", "no text"),
+        (
+            replace(FOUND, counts=replace(COUNTS, flops=None), absent=(Absent("counts.flops", "a callback"),)),
+            PEAKS,
+            "flops_s",
+            "a callback",
+        ),
+        (FOUND, NO_MATMUL, "flops_s", "OOM"),
+        (FOUND, replace(PEAKS, memory_bytes_per_s=None, absent=(Absent("memory_bytes_per_s", "x"),)), "bytes_s", "x"),
+    ],
+)
+def test_what_is_missing_has_a_reason(found: Inspection, peaks: Peaks | None, what: str, why: str) -> None:
+    roof = roofline(found, peaks, Timing("wall", 1.0))
+
+    assert getattr(roof, what) is None
+    assert roof.why_absent(what) == why
+    assert (roof.roof_s, roof.is_memory_bound, roof.share) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("hlo", "dtype"),
+    [
+        ("%d = bf16[8,8]{1,0} dot(%a, %b)", "bf16"),
+        ("%d = f64[8,8] dot(%a, %b)", "f64"),
+        ("%d = s32[8,8] dot(%a, %b)", "f32"),
+        ("", "f32"),
+    ],
+)
+def test_the_matmul_of_the_program_chooses_the_rate(hlo: str, dtype: str) -> None:
+    assert matmul_type(replace(FOUND, hlo=hlo)) == dtype
+
+
+def test_a_case_without_a_time_is_an_error_that_says_why() -> None:
+    row = Measurement(CaseId("f"), Environment("h", "o", "p"), resolve(), "run", "2026-01-01T00:00:00")
+    samples = Samples("wall", 1, (1e-3,) * 9)
+
+    assert timing_of(replace(row, samples=(samples,))).median_s == 1e-3
+    with pytest.raises(BenchaxError, match="f was not timed: run: it crashed"):
+        timing_of(replace(row, failure=Failure("crashed", "run", "it crashed")))

@@ -191,30 +191,6 @@ def printing(x: Any) -> Any:
     return x
 
 
-REFUSED: dict[str, tuple[Callable[[], Subject], str]] = {
-    "eager": (
-        lambda: built(lambda x: x + 1, X, jit=False),
-        "a function that is given without jit cannot be called inside another compiled program",
-    ),
-    "a Compiled": (
-        lambda: built(jax.jit(lambda x: x + 1).lower(X).compile(), X),
-        "a function that is given as a Compiled cannot be called inside another compiled program",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_exported_says_why(name: str) -> None:
-    make, why = REFUSED[name]
-    subject = make()
-
-    with pytest.raises(NotMeasured) as error:
-        exported(subject)
-
-    assert error.value.problem.startswith(why)
-    assert "\n" not in error.value.problem
-
-
 def test_a_program_with_too_much_data_in_it_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
     subject = built(lambda x: x + weights, jnp.ones(2000))
