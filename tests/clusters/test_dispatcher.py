@@ -65,6 +65,23 @@ def test_a_fast_node_does_more_and_a_slow_one_delays_only_its_own() -> None:
     assert agents.now_s < 1.6 * 1000 / 9  # as nine do it, and the last one of the slow node
 
 
+def test_nodes_for_which_there_is_nothing_are_not_asked_after_each_call() -> None:
+    asked = Counter[str]()
+
+    class Asking(Dispatcher[Any]):
+        def _next_batch(self, node: Node) -> WorkBatch[Any] | None:
+            asked[node.id] += 1
+            return super()._next_batch(node)
+
+    agents = SimulatedAgents(100)
+    batch = WorkBatch(deque(range(500)))
+
+    ended = [*Asking(agents, agents.start(None, UNLIMITED), [batch], lambda item, _: Named(item), lambda *_: None)]
+
+    assert len(ended) == 500
+    assert asked.total() <= 102
+
+
 def test_a_call_that_loses_three_nodes_is_given_up_and_says_so() -> None:
     agents = SimulatedAgents(5)
     # Whatever node has it: the job of "bad" brings it down.

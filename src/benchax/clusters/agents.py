@@ -236,6 +236,8 @@ class Dispatcher(Generic[T]):
         self._of_node: dict[str, WorkBatch[T]] = {}
         self._hosts: Counter[str] = Counter()
         self._idle: list[Node] = []
+        # There is nothing for these nodes, unless another one is lost: a thousand of them aren't asked after each call.
+        self._resting: list[Node] = []
         self._tickets = 0
         for node in self.nodes:
             self._join(node)
@@ -249,7 +251,7 @@ class Dispatcher(Generic[T]):
         while True:
             self._hand_out()
             # Without a busy agent all is done, unless there is no node and one may join.
-            if not self.running and self._idle:
+            if not self.running and self._resting:
                 return
             events = self.agents.collect(self._tell)
             if not events:
@@ -295,7 +297,8 @@ class Dispatcher(Generic[T]):
             return
         self.lost[node.id] = loss.why
         self._hosts[node.host] -= 1
-        self._idle = [other for other in self._idle if other.id != node.id]
+        self._idle = [other for other in (*self._idle, *self._resting) if other.id != node.id]
+        self._resting = []
         batch = self._of_node.pop(node.id, WorkBatch(deque()))
         ticket = next((ticket for ticket, (_, other) in self.running.items() if other.id == node.id), None)
         if ticket is not None:
@@ -318,9 +321,7 @@ class Dispatcher(Generic[T]):
     def _hand_out(self) -> None:
         """Each free node gets its next call, as far as there are any."""
         free, self._idle = self._idle, []
-        for node in free:
-            if not self._begin_next(node):
-                self._idle.append(node)
+        self._resting += [node for node in free if not self._begin_next(node)]
 
     def _begin_next(self, node: Node) -> bool:
         """Has `node` make its next call; False if there is nothing for it."""
