@@ -53,6 +53,16 @@ class BenchContext:
     hold_open: Callable[[str], None] = lambda place: None
     """Keeps the store at this place open until the session ends, so that each row waits less for the disk."""
 
+    def choose(self, keyword: str, in_call: Any) -> Any:
+        """Returns the value from the strongest source: the command line, the call, the marker, or pytest's
+        configuration. None if no source has one.
+        """
+        option = keyword.removesuffix("_s")
+        configured = getattr(self.settings, option)
+        typed = configured if option in self.settings.typed else None
+        values = (typed, in_call, self.marker.get(keyword), configured)
+        return next((value for value in values if value is not None), None)
+
 
 def from_request(request: pytest.FixtureRequest) -> BenchContext:
     """Raises `UsageError` if the request is not that of a test, and in a fork in which JAX cannot work."""

@@ -85,7 +85,8 @@ class JaxBench:
         calls_per_round: number of calls in each round, for functions with side effects. The numbers of rounds and of
             warm-ups before them are then exact. In addition there is only the first run, and no memory reading of an
             eager function.
-        timer, verify, timeout_s: as --ptjb-timer, --ptjb-verify, --ptjb-timeout; they override the marker.
+        timer, verify, timeout_s: as --ptjb-timer, --ptjb-verify, --ptjb-timeout, which override them. They override the
+            marker.
         save_graph: as --ptjb-save-graph.
     """
 

@@ -43,8 +43,7 @@ def save_if_wanted(
     call: MeasureCall, measured: StepResults, overrides: Overrides, context: BenchContext, row: dict[str, Any]
 ) -> list[str]:
     """Notes, most often none."""
-    asked = (overrides.save_graph, context.marker.get("save_graph"), context.settings.save_graph)
-    wanted = next(answer for answer in asked if answer is not None)
+    wanted = context.choose("save_graph", overrides.save_graph)
     if not wanted or measured.jit is None or measured.error is not None or context.csv is None:
         return []
     try:

@@ -93,7 +93,7 @@ class MeasureCall:
 
 @dataclass(frozen=True)
 class Overrides:
-    """The options given to JaxBench itself, which override the marker."""
+    """The options given to JaxBench itself. They override the marker, and the command line overrides them."""
 
     timer: str | None = None
     verify: str | None = None
@@ -236,11 +236,13 @@ def warnings_into(notes: list[str]) -> Iterator[None]:
 
 
 def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str, Any]:
-    """Returns the options of the call, the marker and the command line, in this order."""
-    timeout_s = overrides.timeout_s or context.marker.get("timeout_s") or context.settings.timeout
+    """Returns the options of both steps."""
+    timeout_s = context.choose("timeout_s", overrides.timeout_s)
+    # Only "wall" can have new arguments for each call.
+    timer = overrides.timer if overrides.setup else context.choose("timer", overrides.timer)
     return {
-        "timer": overrides.timer or context.marker.get("timer") or context.settings.timer,
-        "verify": overrides.verify or context.marker.get("verify") or context.settings.verify,
+        "timer": timer,
+        "verify": context.choose("verify", overrides.verify),
         "timeout_s": timeout_s,
         # Only the number of rounds ends the sampling.
         "relative_width": NEVER_PRECISE,

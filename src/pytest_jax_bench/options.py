@@ -2,10 +2,10 @@
 
     --ptjb-timer wall        or            [pytest] ptjb_timer = wall
 
-Each option also has a spelling with `benchax` instead of `ptjb`, in both places. The command line wins. Options of
-benchax itself (timer, verify, timeout) can also be in `[tool.benchax]`, which both override. This module imports
-nothing else from benchax, and makes no dataclass (1 ms each), because pytest loads it in every session. Settings are
-plain classes instead, whose `vars` hold the values that were given.
+Each option also has a spelling with `benchax` instead of `ptjb`, in both places. The command line wins, also over a
+call and a marker. Options of benchax itself (timer, verify, timeout) can also be in `[tool.benchax]`, which all of them
+override. This module imports nothing else from benchax, and makes no dataclass (1 ms each), because pytest loads it in
+every session. Settings are plain classes instead, whose `vars` hold the values that were given.
 """
 
 from __future__ import annotations
@@ -237,6 +237,8 @@ class PluginSettings:
     fixture: bool = False
     benchmark: BenchmarkSettings = BenchmarkSettings()
     """Given in sessions that have the options of pytest-benchmark."""
+    typed: frozenset[str] = frozenset()
+    """Names of the settings whose value is from the command line."""
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
@@ -251,6 +253,7 @@ def settings_of(config: pytest.Config) -> PluginSettings:
     """
     found = {option.name: _value(config, option) for option in OPTIONS}
     settings = PluginSettings(**{name: value for name, value in found.items() if value is not None})
+    settings.typed = frozenset(name for name in found if config.getoption(f"ptjb_{name}") is not None)
     # Like all paths: relative to the shell's folder on the command line, else to the project's.
     here = config.invocation_params.dir
     is_ours = config.getoption("ptjb_output_dir") is None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 from benchax.errors import StoreError, UsageError
 from benchax.grids.cell import CellRequest
-from benchax.grids.grid import COMPILE_LEAST_S, allowance, limits, of_the_total
+from benchax.grids.grid import COMPILE_LEAST_S, allowance, defaults, limits, of_the_total, validate_spec
 from benchax.grids.plan import named_functions, plan, points, trial_seed
 from benchax.grids.result import STATUSES
 from benchax.model import Absent, CaseId, Failure
@@ -304,6 +306,50 @@ def test_whatever_the_functions_do_every_cell_has_a_row(functions, trials: int) 
 
 
 SECONDS = st.floats(1e-3, 1e6)
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "project", "environ", "called"),
+    [
+        ("timer", "wall", "loop", "pipelined", "wall"),
+        ("timeout_s", 30.0, 7.0, 5.0, 30.0),
+        ("memory", False, True, True, False),
+        ("memory_limit_bytes", None, 2**31, 2**32, 2**33),
+        ("seed", 0, 1, 2, 0),
+    ],
+)
+def test_an_option_of_cells_comes_from_its_strongest_source(
+    name: str, default: Any, project: Any, environ: Any, called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_cells(**keywords: Any) -> Any:
+        return getattr(validate_spec([jnp.sin], ["f32[8]"], defaults() | keywords).options, name)
+
+    monkeypatch.chdir(tmp_path)
+    found = [of_cells()]
+    (tmp_path / "pyproject.toml").write_text(f"[tool.benchax]\n{name} = {json.dumps(project)}\n")
+    found.append(of_cells())
+    monkeypatch.setenv(f"BENCHAX_{name.upper()}", str(environ))
+    found.append(of_cells())
+    found.append(of_cells(**{name: called}))
+
+    assert found == [default, project, environ, called]
+
+
+def test_a_row_of_a_cell_has_one_process_whatever_is_set(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PROCESSES", "3"), ("NPROCS", "2"), ("COLD_PROCESS", "yes"), ("STAGES", "build")):
+        monkeypatch.setenv(f"BENCHAX_{name}", value)
+
+    options = validate_spec([jnp.sin], ["f32[8]"], defaults()).options
+
+    assert (options.processes, options.nprocs, options.cold_process, options.stages) == (1, None, False, "samples")
+
+
+def test_a_grid_without_a_limit_has_none_whatever_is_set(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHAX_TIMEOUT_S", "5")
+
+    spec = validate_spec([jnp.sin], ["f32[8]"], defaults() | {"timeout_s": None})
+
+    assert (spec.options.timeout_s, spec.limits.call_s, spec.limits.compile_s) == (None, None, None)
 
 
 @pytest.mark.parametrize(

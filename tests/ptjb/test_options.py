@@ -16,10 +16,11 @@ from _pytest.config.argparsing import Parser
 from benchax.comparing.gate import Limit
 from benchax.measuring.timers import TIMERS
 from pytest_jax_bench import options
+from pytest_jax_bench.context import BenchContext
 
 
 def test_every_option_is_a_setting_and_the_other_way_round() -> None:
-    ours = [name for name in options.PluginSettings.__annotations__ if name != "benchmark"]  # pytest-benchmark's
+    ours = [name for name in options.PluginSettings.__annotations__ if name not in ("benchmark", "typed")]
 
     assert [option.name for option in options.OPTIONS] == ours
 
@@ -173,6 +174,26 @@ def test_help_says_each_option_once_with_its_default_and_both_spellings_and_has_
     markers = pytester.runpytest_inprocess("--markers").stdout.str()
     assert all(f"@pytest.mark.{name}(plot=f, plot_summary=f" in markers for name in ("ptjb", "benchax"))
     assert pytester.parseconfig("-o", "ptjb_timer=loop").getini("ptjb_timer") == "loop"
+
+
+def test_the_command_line_wins_over_a_call_then_a_marker_then_the_configuration(pytester) -> None:
+    pytester.makeini("[pytest]\nptjb_timer = loop\nptjb_timeout = 1\nptjb_save_graph = true\n")
+
+    def context(*words: str, **marker: object) -> BenchContext:
+        return BenchContext("", settings=options.settings_of(pytester.parseconfig(*words)), marker=marker)
+
+    asked = [
+        context().choose("timer", None),
+        context(timer="device").choose("timer", None),
+        context(timer="device").choose("timer", "in_graph"),
+        context("--benchax-timer=wall", timer="device").choose("timer", "in_graph"),
+    ]
+
+    assert asked == ["loop", "device", "in_graph", "wall"]
+    assert context("--ptjb-timeout=9").choose("timeout_s", 3.0) == 9.0
+    assert context().choose("timeout_s", None) == 1.0
+    assert context().choose("save_graph", False) is False
+    assert context().choose("verify", None) is None
 
 
 class Installed:

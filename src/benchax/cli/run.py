@@ -39,8 +39,8 @@ from benchax.cli.console import (
 from benchax.comparing.ranking import Comparisons
 from benchax.discovery import read_work
 from benchax.errors import UsageError
-from benchax.model import CaseId, Comparison, Measurement
-from benchax.options import NAMES, resolve
+from benchax.model import CaseId, Comparison, Measurement, Options
+from benchax.options import NAMES
 from benchax.progress import show_progress
 from benchax.reporting import terminal
 from benchax.reporting.display import documents_of
@@ -208,7 +208,7 @@ def measure(
             interrupted = True
         compared: Mapping[CaseId, Comparison] = {}
         if not as_json:
-            compared = _show(cases, rows, given, is_verbose=is_verbose, is_brief=is_brief)
+            compared = _show(cases, options, rows, is_verbose=is_verbose, is_brief=is_brief)
         if html is not None:
             head, *parts = documents_of(Rows(tuple(rows)))
             between = documents_of(Comparisons(tuple(compared.values()))) if compared else ()
@@ -245,7 +245,7 @@ def _describe_run(rows: Sequence[Measurement], run_id: str, stored: int) -> list
 
 
 def _show(
-    cases: Sequence[Case], rows: Sequence[Measurement], given: Given, *, is_verbose: bool, is_brief: bool
+    cases: Sequence[Case], options: Sequence[Options], rows: Sequence[Measurement], *, is_verbose: bool, is_brief: bool
 ) -> Mapping[CaseId, Comparison]:
     """Shows the rows. Where cases ran eagerly and jitted, compares these calls first, and returns the comparisons."""
     compared, sentences = dict[CaseId, Comparison](), list[str]()
@@ -254,8 +254,8 @@ def _show(
 
         if pairs := find_pairs(cases, rows):
             note("comparing eager and jitted calls, alternately")
-            options = resolve(command_line=given)
-            compared, sentences = with_progress(lambda report: compare_eager(pairs, rows, options, report), None)
+            by_case = {case.id: each for case, each in zip(cases, options, strict=True)}
+            compared, sentences = with_progress(lambda report: compare_eager(pairs, rows, by_case, report), None)
     if is_brief:
         show(Document(tuple(map(answer, rows))))
     elif rows:
@@ -269,6 +269,7 @@ def _show(
 
 def _scale(cases: Sequence[Case], devices: str, given: Given, *, as_json: bool, html: Path | None) -> int:
     """Measures and shows the scaling of each case. Returns 2 if a count could not be measured."""
+    from benchax import api
     from benchax.measuring.scaling import measure_scaling, read_counts
 
     permitted = ("max_time_s", "seed")
@@ -277,7 +278,7 @@ def _scale(cases: Sequence[Case], devices: str, given: Given, *, as_json: bool, 
             raise UsageError(f"--devices is given with {name}={value!r}", f"some of: {', '.join(permitted)}")
     counts, found = read_counts(devices), list[Scaling]()
     for case in cases:
-        options = resolve(case.options, command_line=given)
+        (options,) = api.resolve_each([case], command_line=given)
         limits = {name: getattr(options, name) for name in permitted}
         tell = partial("{} {}".format, case.id.label)
         found.append(

@@ -422,17 +422,20 @@ def find_pairs(cases: Sequence[Case], rows: Sequence[Measurement]) -> dict[CaseI
 
 
 def compare_eager(
-    pairs: Mapping[CaseId, Pair], rows: Sequence[Measurement], options: Options, report: Listener
+    pairs: Mapping[CaseId, Pair], rows: Sequence[Measurement], options: Mapping[CaseId, Options], report: Listener
 ) -> tuple[dict[CaseId, Comparison], list[str]]:
     """Compares the jitted call of each case that ran both ways with the eager one. The two run alternately.
 
     Args:
         pairs: what `find_pairs` found.
+        options: the options of each case.
 
     Returns:
         The comparisons by the id of the jitted case, and sentences: when compiling pays, and what the program is.
     """
-    found = time_pairs(list(pairs.values()), options, Effort(looks=(2, 3)), report)
+    found: dict[str, Comparison] = {}
+    for common, group in group_by(pairs, options.__getitem__).items():
+        found |= time_pairs([pairs[id] for id in group], common, Effort(looks=(2, 3)), report)
     compared = {id: found[id.label] for id in pairs}
     programs = describe_programs([pair.other for pair in pairs.values()])
     return compared, [*describe_break_evens(rows, compared), *programs]

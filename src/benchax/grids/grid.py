@@ -37,7 +37,7 @@ from benchax.keywords import guard_keywords
 from benchax.measuring import timers
 from benchax.measuring.record import keep_news, row_fields
 from benchax.model import Absent, CaseId, Failure, Measurement, Numerics, Options, Remark
-from benchax.options import read_seed, resolve
+from benchax.options import resolve
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.store.baselines import find_run
 from benchax.store.database import open_store
@@ -47,6 +47,9 @@ from benchax.workers.pickling import Sealed, seal
 from benchax.workers.task import CallLimits
 
 OUTPUT_LIMIT = "1GiB"
+TIMEOUT_S = float("30")
+"""The default, and no other 30.0: a call that says 30.0 wins over the environment, and the default doesn't."""
+DEFAULTS_OF_GRID = {"timer": "wall", "timeout_s": TIMEOUT_S, "memory": False}
 SHAPE_REMARK = "output-shape"
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
 """Steps of a cell, described by the work until the next report. If a cell hangs in it, nothing more is known."""
@@ -67,18 +70,18 @@ def grid(
     data: Iterable[Any] | Mapping[Any, Any],
     *,
     make: Callable[[Any, Any], Any] | None = None,
-    timeout_s: float | str | None = 30.0,
+    timeout_s: float | str | None = TIMEOUT_S,
     compile_timeout_s: float | str | None = None,
     total_timeout_s: float | str | None = None,
     trials: int = 1,
     seed: int | None = None,
-    timer: str = "wall",
+    timer: str | None = None,
     check: Callable[..., Any] | None = None,
     compare: bool | str = True,
     fill: float | None = None,
     clip: tuple[float, float] | None = None,
     nan_to_num: bool = False,
-    memory: bool = False,
+    memory: bool | None = None,
     memory_limit_bytes: int | str | None = None,
     output_limit_bytes: int | str = OUTPUT_LIMIT,
     resume: str | bool | None = None,
@@ -100,7 +103,8 @@ def grid(
             "f32[8]" (seeded random data), or a function of a key that makes inputs. In a list, the label is the value,
             spec or shape.
         make: makes the inputs of a data point: `make(key, point)`. Then data points can be anything, such as sizes.
-        timeout_s: for every single call of a function, and for tracing it. None: no limit.
+        timeout_s: for every single call of a function, and for tracing it: 30, or as the project sets it. None: no
+            limit.
         compile_timeout_s: for compiling, making inputs and sending; default: as long as a call, but at least a minute.
         total_timeout_s: for the whole grid. A cell can use half of the time that the others are not expected to need,
             and at least its equal share. Cells that do not start are "not_run".
@@ -110,8 +114,8 @@ def grid(
         seed: the same seed gives the same inputs; they depend on the label and the trial, not on the functions.
             Default: the seed of the options, which is 0.
         timer: names separated by commas, or "auto", as for `bench`; table, `timings` and ranking use one of them
-            (`GridResult.timer`). "wall" is the latency of a call with the wait for its outputs. All other timers are
-            prepared again for each trial, which takes about 0.2 s.
+            (`GridResult.timer`). "wall", the default, is the latency of a call with the wait for its outputs. All other
+            timers are prepared again for each trial, which takes about 0.2 s.
         check: `check(output, *inputs)`; False (or a text that says why) gives the status "wrong_shape". Without one,
             outputs must have the same structure and shapes as those of the first function that worked on the data
             point.
@@ -168,8 +172,9 @@ def defaults() -> dict[str, Any]:
 
 def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSpec:
     """`given` has all of `defaults()`. Raises `UsageError` for whatever is not permitted."""
+    options = _resolve(given)
     planned = plan(
-        functions, data, make=given["make"], trials=given["trials"], seed=read_seed(given["seed"]), name=given["name"],
+        functions, data, make=given["make"], trials=given["trials"], seed=options.seed, name=given["name"],
         axis=given["axis"],
     )  # fmt: skip
     if given["check"] is not None and not callable(given["check"]):
@@ -177,18 +182,9 @@ def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSp
     fill = given["fill"]
     if fill is not None and (isinstance(fill, bool) or not isinstance(fill, int | float)):
         raise UsageError(f"fill={fill!r} of a grid", "a number, to stand for outputs that are not there, or None")
-    limited = limits(given["timeout_s"], given["compile_timeout_s"], given["total_timeout_s"])
-    options = resolve(
-        {
-            "timer": given["timer"], "seed": planned.seed, "store": given["store"], "verify": "off",
-            "memory": given["memory"], "stages": "samples", "isolate": True, "timeout_s": limited.call_s,
-            "memory_limit_bytes": given["memory_limit_bytes"],
-        }
-    )  # fmt: skip
-    timers.parse(options.timer)
     return GridSpec(
         planned,
-        limited,
+        limits(options.timeout_s, given["compile_timeout_s"], given["total_timeout_s"]),
         options,
         given["check"],
         _reference(planned, given["compare"]),
@@ -197,6 +193,27 @@ def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSp
         checked_clip(given["clip"]),
         bool(given["nan_to_num"]),
         given["resume"],
+    )
+
+
+def _resolve(given: Mapping[str, Any]) -> Options:
+    """The options of the cells."""
+    named = {name: given[name] for name in ("timer", "memory", "memory_limit_bytes", "seed", "store")}
+    timeout_s = read_duration("timeout_s", given["timeout_s"])
+    if given["timeout_s"] is not TIMEOUT_S:
+        named["timeout_s"] = timeout_s
+    options = resolve(named, defaults=DEFAULTS_OF_GRID)
+    timers.parse(options.timer)
+    return replace(
+        options,
+        # None, which is not given elsewhere, is no limit here.
+        timeout_s=None if timeout_s is None else options.timeout_s,
+        verify="off",
+        stages="samples",
+        isolate=True,
+        cold_process=False,
+        processes=1,
+        nprocs=None,
     )
 
 
