@@ -501,7 +501,8 @@ def _copy_small(leaves: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _is_ready(array: Any) -> bool:
-    return array.is_ready()  # public, but not part of the type
+    """Typed random keys don't tell, and are not copied."""
+    return not hasattr(array, "is_ready") or array.is_ready()
 
 
 def _is_power_of_two(n: int) -> bool:
