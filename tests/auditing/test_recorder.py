@@ -129,6 +129,32 @@ def test_numpy_arguments_are_told_by_name_and_whether_they_are_the_same(run: Any
     assert line.numpy == [("params['w']", 4, 3), ("batch", 4, 0)]
 
 
+@pytest.mark.parametrize(
+    "argument",
+    [jax.random.key(0), jax.random.split(jax.random.key(0)), jax.random.PRNGKey(0), 1.0, np.ones(2), {"none": None}],
+    ids=["typed key", "typed keys", "raw key", "number", "NumPy", "nothing"],
+)
+def test_a_call_is_seen_whatever_it_is_given(run: Any, argument: Any) -> None:
+    step = jitted(lambda state, _: state + 1)
+    for _ in range(3):
+        step(jnp.ones(3), argument)
+
+    assert sum(event.function == run.log.function(step.__wrapped__) for event in run.end().of("call")) == 3
+
+
+def test_an_operation_tells_the_function_of_jax_that_the_line_calls(run: Any) -> None:
+    x, key = jnp.ones(3), jax.random.key(0)
+    x[1]
+    jax.random.fold_in(key, 1)
+    jnp.asarray(3.5)
+
+    called = {
+        event.note for event in run.end().of("operation") if event.where.rpartition(":")[0].endswith("recorder.py")
+    }
+
+    assert {"__getitem__", "fold_in", "asarray"} <= called
+
+
 @pytest.mark.parametrize("transform", [lambda f: jax.vmap(f), lambda f: jax.grad(lambda x: f(x).sum())])
 def test_a_jitted_function_under_a_transformation_is_seen(run: Any, transform: Any) -> None:
     @jax.jit

@@ -358,14 +358,16 @@ class CallWindows:
         event = Event("operation" if is_operation else "call", getattr(fun, "__name__", ""), stack.where, clock())
         event.function, event.reads, event.caller, event.path = serial, log.ids(leaves), stack.caller, stack.path
         if is_operation:
-            event.note = "index" if stack.is_indexing else None
+            event.note = stack.called
             event.size = getattr(leaves[0], "nbytes", 0) if leaves else 0
         else:
             event.by = self._facts(serial, fun, leaves).name
             event.note = "batched" if isinstance(fun, BatchedCall) else None
+        # First of all: the call has happened, whatever surprises those that look at its arguments.
+        self._stack().append(log.add(event))
+        if not is_operation:
             self.functions.hear_call(serial, fun, leaves)
         self._lost.note_call(leaves, stack.where)
-        self._stack().append(log.add(event))
 
     def _hear_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
         """When a call has been started."""

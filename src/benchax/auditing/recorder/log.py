@@ -210,8 +210,8 @@ class CallStack:
     where: str = ""
     caller: Caller = "user"
     path: tuple[int, ...] = ()
-    is_indexing: bool = False
-    """x[i]"""
+    called: str = ""
+    """The function of JAX that your line calls: "fold_in", or "__getitem__" for x[i]."""
     instruction: int = -1
     """The instruction of the line in your code, which can make several calls."""
 
@@ -232,7 +232,7 @@ def look(frame: FrameType | None, log: Log) -> CallStack:
     """Walks from `frame` outward."""
     found = CallStack()
     entries: list[int] = []
-    last_jax = package = ""
+    package = ""
     entered: FrameType | None = None  # the next frame inward: yours or a package's
     users: FrameType | None = None  # the next frame inward that is yours
     nearest_owner = handing_owner = ""
@@ -256,11 +256,10 @@ def look(frame: FrameType | None, log: Log) -> CallStack:
             nearest_owner = nearest_owner or owner
             handing_owner = handing_owner or (owner if users is not None else "")
             entered = frame
-        elif not nearest_owner:
-            last_jax = code.co_name if owner in ("jax", "benchax") else last_jax
+        elif not nearest_owner and owner == "jax":
+            found.called = code.co_name
         frame = frame.f_back
     found.where = found.where or package
-    found.is_indexing = last_jax == "__getitem__"
     found.path = tuple(reversed(entries))
     if nearest_owner == "package":
         found.caller = "package"

@@ -141,6 +141,7 @@ def _reads(node: ast.AST, made: set[str]) -> bool:
 
 OUTSIDE = ("stage", "fold_in", "split")
 """Operations whose place is outside of a program: what jnp.asarray sends, and a new random key for each step."""
+INDEXING = "__getitem__"
 MANY_OPERATIONS, MANY_INSIDE = 100, 1000
 """Operations from one line; more if a package sends them: one call of it, as to set up a sampler, may take hundreds."""
 BY_FAR = 5.0
@@ -168,12 +169,12 @@ def operations_of(e: ProgramEvidence) -> list[Event]:
     _ = e.lines  # raises if calls are not seen
     first = next((i for i, event in enumerate(e.log.events) if event.kind == "call"), 0)
     found = (event for event in e.log.events[first:] if event.kind == "operation")
-    return [event for event in found if not any(word in event.by for word in OUTSIDE)]
+    return [event for event in found if not any(word in (event.by, event.note) for word in OUTSIDE)]
 
 
 @rule("eager-operations", "are operations sent one at a time?", "warning", of="program")
 def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
-    operations = [event for event in operations_of(e) if event.note != "index"]
+    operations = [event for event in operations_of(e) if event.note != INDEXING]
     jitted = e.log.counts["call"]
     if not jitted + len(operations):
         raise NotMeasured("no call was seen")
@@ -388,7 +389,7 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
     ),
 )
 def element_reads(e: ProgramEvidence) -> Iterable[Match]:
-    taken = Counter(event.where for event in operations_of(e) if event.note == "index" and event.where)
+    taken = Counter(event.where for event in operations_of(e) if event.note == INDEXING and event.where)
     for where, n in taken.most_common():
         if n >= max(MANY_READS, READS_PER_CALL * e.log.counts["call"]):
             yield Match(
