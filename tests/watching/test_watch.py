@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -78,6 +80,15 @@ def test_eager_operations_are_apart_and_a_users_jit_of_one_is_not():
     assert w.eager
     assert all("broadcast" in c.function or "convert" in c.function for c in w.eager)
     assert [c.function for c in w.compiles if not c.is_eager] == ["jit(tanh)", "ones"]
+
+
+@pytest.mark.parametrize(("name", "is_its_own"), [("_identity_fn", True), ("ones", False)])
+def test_a_function_that_jax_keeps_private_is_jitted_by_jax_alone(monkeypatch, name: str, is_its_own: bool):
+    fun = FunctionType((lambda x: x).__code__, {}, name)
+    fun.__module__ = "jax.made"
+    monkeypatch.setitem(sys.modules, "jax.made", SimpleNamespace(**{name: fun}))
+
+    assert frames.is_of_jax(fun) == is_its_own
 
 
 def test_lowering_by_hand_is_known_by_its_call():

@@ -231,9 +231,9 @@ def is_of_jax(fun: Any) -> bool:
     if not (isinstance(module, str) and module.split(".")[0] == "jax") or hasattr(fun, "_fun") or hasattr(fun, "lower"):
         return False
     # JAX's modules contain their jitted functions, so only eager calls reach the plain ones. `jax.jit(jnp.ones)`, of a
-    # plain function, is the user's.
-    public = getattr(sys.modules.get(module), getattr(fun, "__name__", ""), None)
-    return public is not fun
+    # plain function, is the user's. Only JAX jits its private functions.
+    name = getattr(fun, "__name__", "")
+    return name.startswith("_") or getattr(sys.modules.get(module), name, None) is not fun
 
 
 def can_tell_earlier_calls() -> bool:
