@@ -126,6 +126,7 @@ def test_a_cold_process_measures_what_is_defined_here() -> None:
 BAD: tuple[dict[str, Any], ...] = (
     {"timer": "cupti"}, {"timer": "wall,lop"}, {"max_time_s": "fast"}, {"max_samples": 0}, {"verify": "bitwise"},
     {"static": [1.5]}, {"name": 3}, {"max_time": 3}, {"max_warmup_s": "1s"},
+    {"work": {}}, {"work": {"rows": 0}},
 )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def test_looking_at_rows_loads_nothing_heavy(words: str, project: Path) -> None:
         store.append(m)
     code = f"sys.argv = ['benchax', *{words.split()!r}]\nfrom benchax.cli.main import main\nmain()"
 
-    assert loaded_by(code) & (HEAVY | {"scipy"}) == set()
+    assert loaded_by(code) & (HEAVY | {"scipy", "psycopg"}) == set()
 
 
 def test_importing_benchax_loads_nothing_heavy() -> None:

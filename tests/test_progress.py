@@ -182,10 +182,6 @@ def test_a_line_about_what_has_ended_stays_above_the_bar_and_is_a_line_in_a_pipe
     assert capsys.readouterr().err == "fft  +3.2 %  slower\n"
 
 
-def test_the_most_that_it_can_take_is_called_so() -> None:
-    assert describe_rest(ProgressEvent("f", "rounds", left_s=12.0, is_most=True)) == "rounds, at most 12 s left"
-
-
 def test_where_the_end_is_not_known_there_is_neither_a_place_nor_a_share(bar: Bar, screen: io.StringIO) -> None:
     (text,) = draw_each(bar.show, screen, ProgressEvent("process 3: 2 of 4 undecided", "fft[n=8] · rounds"))
 
@@ -237,8 +233,11 @@ def test_a_case_whose_last_stage_is_done_is_not_called_the_next_one() -> None:
     ("left_s", "text"),
     [(None, "run"), (0.2, "run, about 1 s left"), (42.4, "run, about 42 s left"), (600, "10 min left")],
 )
-def test_the_time_left_is_told_in_round_words(left_s: float | None, text: str) -> None:
+def test_the_time_left_is_told_in_round_words_and_the_most_that_it_can_take_is_called_so(
+    left_s: float | None, text: str
+) -> None:
     assert describe_rest(event("run", left_s=left_s)).endswith(text)
+    assert describe_rest(ProgressEvent("f", "rounds", left_s=12.0, is_most=True)) == "rounds, at most 12 s left"
 
 
 def test_long_labels_are_one_short_line() -> None:

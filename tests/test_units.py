@@ -23,7 +23,6 @@ from benchax.units import (
     percent,
     plural,
     rate,
-    read_duration,
     seconds,
     size,
 )
@@ -219,20 +218,3 @@ def test_any_number_read_again_is_right_to_its_digits(value: float, digits: int)
 @pytest.mark.parametrize(("n", "text"), [(0, "0 programs"), (1, "1 program"), (2, "2 programs")])
 def test_things_are_counted_in_words(n: int, text: str) -> None:
     assert plural(n, "program") == text
-
-
-# ---- options that are lengths of time ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), True, "soon", "0s", "-2min", [3]])
-def test_a_length_of_time_is_above_zero_and_the_error_names_the_option(wrong: Any) -> None:
-    assert refusal(read_duration, "timeout_s", wrong, "the command line") == (
-        f"option 'timeout_s' in the command line cannot be {wrong!r}\n"
-        "expected a time above 0, such as 0.5, 500ms or 2min"
-    )
-
-
-def test_texts_and_none_are_lengths_of_time() -> None:
-    texts = ("500ms", "2min", 2.5, None)
-
-    assert tuple(read_duration("x", each) for each in texts) == (0.5, 120.0, 2.5, None)

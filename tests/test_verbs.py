@@ -103,18 +103,6 @@ def test_what_is_no_duration_is_refused_in_one_text(verb: str, option: str, give
     )
 
 
-@pytest.mark.parametrize("given", ["soon", "0ms", -1.0, True])
-def test_limits_of_a_compiled_grid_may_be_infinite_and_no_other_than_times(given: Any) -> None:
-    benchax.compiled_grid([plus], timeout_s=[math.inf])
-
-    with pytest.raises(UsageError, match=r"^timeout_s=.*\nexpected a number of seconds above 0"):
-        benchax.compiled_grid([plus], timeout_s=given)
-
-
-def test_a_limit_for_each_function_may_be_a_text() -> None:
-    assert benchax.compiled_grid([plus, math.hypot], timeout_s=["500ms", 2]).timeout_s.tolist() == [0.5, 2.0]
-
-
 @pytest.mark.parametrize(("given", "seconds"), [(2.5, 2.5), ("500ms", 0.5), ("2min", 120.0)])
 def test_a_deadline_is_a_duration(given: Any, seconds: float) -> None:
     assert benchax.with_deadline(plus, given).seconds == seconds

@@ -70,6 +70,14 @@ def run(
     return subprocess.CompletedProcess(list(command), status, *written)
 
 
+def run_on_devices(count: int, code: str) -> str:
+    """What a program prints that pretends to have so many devices of the CPU."""
+    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+    done = run([sys.executable, "-c", code], env=os.environ | flags)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 def start() -> None:
     """Starts the process that programs are forks of, which stays until the session ends."""
     _server()

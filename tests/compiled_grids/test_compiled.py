@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from statistics import median
 
 import jax
@@ -212,11 +210,13 @@ def test_another_limit_compiles_nothing():
     "limit", [0, -1.0, math.nan, [1, 2, 3], [1.0, 0.0], "soon", True, {}, np.ones((2, 2))], ids=str
 )
 @pytest.mark.parametrize("name", ["timeout_s", "total_timeout_s"])
-def test_a_limit_that_cannot_be_is_refused(name, limit):
-    with pytest.raises(UsageError):
+def test_a_limit_that_cannot_be_is_refused_and_may_be_infinite_and_a_text_for_each_function(name, limit):
+    said = rf"^{name}=(.|\n)*\nexpected a number of seconds above 0"
+    with pytest.raises(UsageError, match=said):
         compiled_grid([double, double], **{name: limit})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=said):
         compiled_grid([double, double])(X, **{name: limit})
+    assert compiled_grid([double, double], timeout_s=["500ms", math.inf]).timeout_s.tolist() == [0.5, math.inf]
 
 
 @pytest.mark.slow
@@ -259,10 +259,7 @@ except Exception as error:
 
 
 def test_the_clock_is_found_inside_of_a_jit_and_data_on_several_devices_are_refused():
-    flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    found = warm_python.run([sys.executable, "-c", IN_A_FRESH_PROCESS], env=flags, check=True).stdout
-
-    assert found.startswith(
+    assert warm_python.run_on_devices(2, IN_A_FRESH_PROCESS).startswith(
         "['ok']\nnot available here, because an input is spread over 2 devices, "
         "and a reading of the clock would gather them on one"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,19 +114,6 @@ def test_an_infinite_loop_is_stopped_near_its_limit_and_the_others_are_measured(
 
     assert 1 <= time.monotonic() - begun < 1 + 8  # generous: the machine may be busy
     assert g.status[:, 0].tolist() == ["timeout", "ok"]
-
-
-def test_a_function_that_cannot_be_sent_is_a_row_that_says_how_to_help_it(project: Path) -> None:
-    lock = threading.Lock()
-
-    def holds_a_lock(x):
-        with lock:
-            return x
-
-    g = benchax.grid([holds_a_lock, fine], ["f32[4]"])
-
-    assert g.status[:, 0].tolist() == ["error", "ok"]
-    assert "pickle" in g.cells[0].message
 
 
 def test_a_grid_ends_within_its_budget(project: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -218,10 +217,7 @@ with session() as recording:
         f(x).block_until_ready()
 print([run.outer + run.inner for run in operations.device_runs(events.read(recording.xspace, operations.STATS))])
 """
-    environ = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    out = warm_python.run([sys.executable, "-c", program], env=environ, check=True)
-
-    assert out.stdout == "[2, 2, 2, 2, 2]\n"
+    assert warm_python.run_on_devices(2, program) == "[2, 2, 2, 2, 2]\n"
 
 
 @pytest.mark.serial

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from measurement_strategies import measured
 import benchax
 from benchax import bench, kept_peaks
 from benchax.case import benchmark, make_case
-from benchax.errors import UsageError
 from benchax.measuring.inputs import make_inputs, static_arguments, undeclared_static
 from benchax.model import Failure, Samples, WorkPerCall
 from benchax.results.inspection import Peaks
@@ -171,17 +168,6 @@ def test_a_function_that_does_not_say_it_costs_the_rates_and_not_the_row(work: A
     assert (m.why_absent("work") or "").startswith(why)
 
 
-@pytest.mark.parametrize(
-    "work", ["many", {}, {"rows": 0}, {"rows": -1}, {"rows": float("nan")}, {"rows": "3"}, {1: 2}, 3]
-)
-def test_what_are_no_amounts_is_refused_before_anything_runs(work: Any) -> None:
-    def never(x: Any) -> Any:
-        raise AssertionError("nothing runs")
-
-    with pytest.raises(UsageError, match="work"):
-        benchax.bench(never, "f32[8]", work=work)
-
-
 def test_without_a_time_there_is_no_rate() -> None:
     m = replace(measured(), work=WorkPerCall({"rows": 3.0}))
 
@@ -209,14 +195,10 @@ def test_the_rate_of_this_machine_is_beside_bytes_where_it_was_measured(
 #
 # Specs on a mesh, in a process that pretends to have four devices.
 
-ENVIRON = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-
 
 def say(program: str) -> Any:
     """What a program with four devices prints, as JSON."""
-    out = warm_python.run([sys.executable, "-c", program], env=ENVIRON)
-    assert out.returncode == 0, out.stderr[-2000:]
-    return json.loads(out.stdout.splitlines()[-1])
+    return json.loads(warm_python.run_on_devices(4, program).splitlines()[-1])
 
 
 PLACING = """

@@ -2,6 +2,7 @@
 
 import itertools
 import platform
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -81,23 +82,24 @@ def test_a_call_that_compiles_each_time_is_a_reason():
         observed_range(lambda: jax.lax.fori_loop(0, 3, lambda i, y: y + 1, x))
 
 
-def test_a_mark_that_cannot_be_set_back_is_a_reason(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
+@pytest.mark.parametrize(
+    ("of", "name", "value", "why"),
+    [
+        (memory, "_CLEAR_REFS", Path("/missing/clear_refs"), "cannot be written|needs Linux with glibc"),
+        (
+            platform,
+            "system",
+            lambda: "Darwin",
+            "needs Linux with glibc; this is Darwin .* Only the compiler's plan is known",
+        ),
+    ],
+    ids=["a mark that cannot be set back", "another system"],
+)
+def test_where_nothing_can_be_observed_the_reason_is_given(of, name, value, why, monkeypatch):
+    monkeypatch.setattr(of, name, value)
     memory._glibc.cache_clear()
 
-    with pytest.raises(NotMeasured, match=r"cannot be written|needs Linux with glibc"):
-        observed_range(lambda: None)
-
-    memory._glibc.cache_clear()
-
-
-def test_another_system_is_named(monkeypatch):
-    monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    memory._glibc.cache_clear()
-
-    with pytest.raises(
-        NotMeasured, match=r"needs Linux with glibc; this is Darwin .* Only the compiler's plan is known"
-    ):
+    with pytest.raises(NotMeasured, match=why):
         observed_range(lambda: None)
 
     memory._glibc.cache_clear()

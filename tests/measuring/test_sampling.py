@@ -63,20 +63,17 @@ def test_every_reading_is_kept_in_order():
     assert len(samples.disturbed or ()) == len(samples.elapsed_s)
 
 
-def test_preempted_samples_are_marked_and_stay(monkeypatch):
+def test_preempted_samples_are_marked_and_stay_and_none_is_where_the_system_does_not_tell(monkeypatch):
     # The first reading is that before the samples; calibration needs none.
     switches = iter([0, 0, 1, 1, 1, 2, *[2] * 100])
     monkeypatch.setattr(sampling, "preemptions", lambda: next(switches))
     samples = taken(1_000_000, repeat(1000), max_samples=8, min_time_s=1.0)
+    monkeypatch.setattr(sampling, "preemptions", lambda: None)
+    unknown = taken(0, repeat(1000), max_samples=6)
 
     assert samples.disturbed == (False, True, False, False, True, False, False, False)
     assert len(samples.elapsed_s) == 8
-
-
-def test_a_system_that_does_not_tell_preemptions_gives_none(monkeypatch):
-    monkeypatch.setattr(sampling, "preemptions", lambda: None)
-
-    assert taken(0, repeat(1000), max_samples=6).disturbed is None
+    assert unknown.disturbed is None
 
 
 def test_time_is_the_limit_where_precision_is_not_reached():
@@ -172,23 +169,17 @@ def call_taking(clock, durations_ns):
     return call
 
 
-def test_warming_up_ends_when_calls_no_longer_get_faster():
-    clock = FakeClock()
-    call = call_taking(clock, [9000] * 5 + [4000] * 5 + [2000] * 100)
+def test_warming_up_ends_when_calls_no_longer_get_faster_or_is_cut_and_said():
+    clock, endless = FakeClock(), FakeClock()
+    call, faster = (
+        call_taking(clock, [9000] * 5 + [4000] * 5 + [2000] * 100),
+        call_taking(endless, (10**8 * 0.5**i for i in range(1000))),
+    )
 
-    warmup = warm_up(lambda: call, 1.0, clock)
+    warmup, cut = warm_up(lambda: call, 1.0, clock), warm_up(lambda: faster, 0.15, endless)
 
-    assert warmup.is_steady
+    assert (warmup.is_steady, cut.is_steady) == (True, False)
     assert warmup.windows_s == (9e-6, 4e-6, 2e-6, 2e-6)
-
-
-def test_warming_up_that_never_ends_is_cut_and_said():
-    clock = FakeClock()
-    call = call_taking(clock, (10**8 * 0.5**i for i in range(1000)))
-
-    warmup = warm_up(lambda: call, 0.15, clock)
-
-    assert not warmup.is_steady
 
 
 def test_a_call_that_compiles_is_not_warm():

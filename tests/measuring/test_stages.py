@@ -347,28 +347,18 @@ def test_bench_leaves_functions_of_the_user_compiled() -> None:
 # ---- a case on its way -------------------------------------------------------------------------------------------
 
 
-def test_steps_are_announced_in_order_and_each_is_made_once():
-    told = []
+def test_steps_are_announced_in_order_and_each_is_made_once_when_it_is_needed():
+    told, traces = [], []
+    prepared = prepare(make_case(lambda x: traces.append(None) or jnp.tanh(x), ("f32[4]",)), 0, told.append)
+    assert (prepared.inputs.signature, traces) == ("f32[4]", [])
 
-    prepared = prepare(make_case(jnp.tanh, ("f32[4]",)), 0, told.append)
     first = prepared.call_first()
     again = prepared.built
 
     assert told == ["inputs", "trace", "lower", "compile", "first run"]
-    assert again is prepared.built
+    assert (again is prepared.built, len(traces)) == (True, 1)
     assert first.subject.outputs.shape == (4,)
     assert (first.elapsed_s > 0, first.compiles) == (True, 0)
-
-
-def test_inputs_alone_trace_nothing():
-    traces = []
-    case = make_case(lambda x: traces.append(None) or x, ("f32[4]",))
-
-    prepared = prepare(case)
-
-    assert (prepared.inputs.signature, traces) == ("f32[4]", [])
-    assert prepared.trace().traced is not None
-    assert len(traces) == 1
 
 
 @pytest.mark.parametrize(

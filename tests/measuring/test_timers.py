@@ -19,7 +19,7 @@ from stack_depths import count_frames, under
 
 from benchax import bench
 from benchax.clock import handlers, tier
-from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring import timers
 from benchax.measuring.timers import TIMERS, embedding, loop, wall
 from benchax.measuring.timers.base import FED_BACK, FRESH_COPIES, Subject, on_fresh_stack
@@ -392,16 +392,6 @@ def test_the_loop_is_left_out_where_the_clock_has_answered(text, per_call_s, why
 
     assert timers.why_not_needed("loop", text, taken) == why
     assert timers.why_not_needed("wall", text, taken) == ""
-
-
-def test_an_unknown_timer_is_an_error_that_lists_them():
-    with pytest.raises(UsageError) as caught:
-        timers.parse("wall,lop")
-
-    assert (
-        str(caught.value)
-        == "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, device, in_graph, loop, pipelined, wall"
-    )
 
 
 def spinning(ns):

@@ -19,7 +19,6 @@ from refusals import refusal
 
 import benchax
 from benchax.comparing.ranking import Comparisons
-from benchax.errors import UsageError
 from benchax.measuring.paired import PairedAnswer, SideFacts
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
@@ -298,9 +297,3 @@ def test_what_cannot_be_compared_is_quoted(snapshot: Any) -> None:
     assert refusal(benchax.compare, [plain, broken], X, baseline="c") == (
         "baseline='c' is none of the functions\nexpected one of: plain, broken"
     )
-
-
-@pytest.mark.parametrize("limit", [{"timeout_s": "soon"}, {"max_time_s": 0}, {"memory_limit_bytes": -1}, {"seed": "x"}])
-def test_limits_that_cannot_be_read_are_refused(limit: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"option '{next(iter(limit))}' in the call cannot be"):
-        benchax.compare([plain, broken], X, **limit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -108,18 +107,3 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(MissingPackage, match="making a data frame of rows needs the package 'pandas'"):
         Rows(THREE).to_pandas()
-
-
-@pytest.mark.parametrize(
-    ("module", "unwanted"),
-    [
-        ("benchax.store.load", ["jax", "numpy", "pandas"]),
-        ("benchax.store.database", ["jax", "numpy", "pandas", "psycopg"]),
-    ],
-)
-def test_reading_is_light(module: str, unwanted: list[str]) -> None:
-    script = f"import sys, {module}; print([m for m in {unwanted} if m in sys.modules])"
-
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-
-    assert output == "[]\n"
