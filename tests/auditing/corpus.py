@@ -8,6 +8,7 @@ lines can begin a file:
                       the defaults of its parameters as inputs
     # devices: 4      it needs so many
     # needs: numpyro  it is skipped where the package is not installed
+    # answers: fine   a good one: so the rule answers about each function
 
 Run as a program, this module audits what it reads from its input, each in a fork: imports take seconds.
 """
@@ -43,6 +44,7 @@ LOADED = ("flax.linen", "flax.nnx", "optax", "equinox", "diffrax", "numpyro")
 _MARK = re.compile(r"# expect: ([a-z0-9-]+)(?::(\w+))?")
 _DEVICES = re.compile(r"^# devices: (\d+)", re.MULTILINE)
 _NEEDS = re.compile(r"^# needs: (\w+)", re.MULTILINE)
+_ANSWERS = re.compile(r"^# answers: (.+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ class Program:
     def missing(self) -> list[str]:
         """Packages that it needs and that are not installed."""
         return [name for name in _NEEDS.findall(self.text) if importlib.util.find_spec(name) is None]
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The outcomes that a good one can have."""
+        found = _ANSWERS.search(self.text)
+        return (found[1],) if found else ("fine", "not applicable")
 
     @property
     def marks(self) -> list[tuple[str, int, str | None]]:

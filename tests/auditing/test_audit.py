@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -140,14 +139,6 @@ def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> N
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_rule_that_does_not_exist_is_an_error_before_anything_runs() -> None:
-    def never(x):
-        raise AssertionError
-
-    with pytest.raises(UsageError, match="there is no rule 'not-jited'\nexpected 'not-jitted'"):
-        benchax.audit(never, 1.0, rules=["not-jited"])
-
-
 def test_inputs_that_cannot_be_read_are_an_error_and_no_finding() -> None:
     with pytest.raises(UsageError, match="f33"):
         benchax.audit(double, "f33[8]", rules=["captured-constants"])
@@ -219,10 +210,6 @@ x = jnp.ones(3)
 for _ in range(150):
     x = x + 1
 """
-START = (
-    "import sys; from benchax.auditing.audit import audit_program; "
-    "sys.exit(audit_program(sys.argv[1:]).ended.exit_code)"
-)
 
 
 def audited_in(folder: Path, text: str, **settings: float) -> Audited:
@@ -257,30 +244,12 @@ def test_the_program_runs_once_and_keeps_its_exit_code(training: tuple[Audited, 
 
 
 @pytest.mark.slow
-def test_output_is_the_programs_alone(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import sys, jax; print('out'); print('err', file=sys.stderr)", encoding="utf-8")
-
-    done = subprocess.run(
-        [sys.executable, "-c", START, sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True
-    )
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "err\n")
-
-
-@pytest.mark.slow
 @shows_calls
 def test_the_line_that_sends_operations_one_by_one_is_found(training: tuple[Audited, Path]) -> None:
     (finding,) = findings(training[0], "eager-operations")
 
     assert finding.where == (str(training[1] / "train.py"), 13)
     assert finding.seen[0] == "120 from train.py:13"
-
-
-@pytest.mark.slow
-@shows_calls
-def test_calls_of_the_programs_own_functions_are_told_apart_from_operations(training: tuple[Audited, Path]) -> None:
-    (finding,) = findings(training[0], "eager-operations")
-
     assert any(text.endswith("calls of jitted functions: 80") for text in finding.seen)
 
 

@@ -70,12 +70,6 @@ def test_what_does_not_trace_still_runs_eager() -> None:
     assert of(branch, jnp.float32(1)).eager.headline is not None
 
 
-def test_each_part_is_worked_out_once() -> None:
-    e = of(double, jnp.arange(3.0))
-
-    assert e.inspection is e.inspection
-
-
 def test_a_part_that_cannot_be_had_is_not_tried_again() -> None:
     calls: list[int] = []
 
@@ -89,11 +83,6 @@ def test_a_part_that_cannot_be_had_is_not_tried_again() -> None:
             _ = e.eager
 
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize(("fn", "is_jitted"), [(double, False), (jax.jit(double), True)])
-def test_it_knows_whether_the_function_was_given_jitted(fn, is_jitted: bool) -> None:
-    assert of(fn, jnp.arange(3.0)).is_jitted == is_jitted
 
 
 def test_the_eager_case_of_a_jitted_function_is_the_function_under_it() -> None:

@@ -163,28 +163,6 @@ def test_a_loop_inside_of_a_jitted_function_is_part_of_one_program() -> None:
     assert asked(jax.jit(lambdas))[0] == []
 
 
-def factory(n: int) -> Any:
-    @jax.jit
-    def shifted(y: Any) -> Any:
-        return y + n
-
-    return shifted
-
-
-def made_by_a_function() -> None:
-    for n in range(4):
-        shifted = factory(n)
-        shifted(X)
-
-
-def train(n: int) -> Any:
-    @jax.jit
-    def trained(x: Any) -> Any:
-        return x + n
-
-    return trained(X)
-
-
 # ---- cache-off -------------------------------------------------------------------------------------------------------
 
 

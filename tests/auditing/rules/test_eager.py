@@ -20,7 +20,7 @@ from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules import eager
-from benchax.auditing.rules.eager import is_vmap, not_jitted, trivial_jit, vmap_of_jit
+from benchax.auditing.rules.eager import not_jitted, trivial_jit, vmap_of_jit
 from benchax.case import make_case
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.errors import NotMeasured
@@ -267,12 +267,6 @@ def test_a_comparison_that_could_not_tell_is_no_nothing_found() -> None:
     assert (findings, answer.outcome) == ([], "not checked")
 
 
-def test_a_vmap_is_told_from_other_transformations() -> None:
-    assert is_vmap(jax.vmap(double))
-    assert not is_vmap(jax.grad(double))
-    assert not is_vmap(double)
-
-
 # ---- small-batch -----------------------------------------------------------------------------------------------------
 
 SHAPES = ("f32[64,64]", "f32[4,64]")
@@ -480,12 +474,3 @@ def test_where_another_recording_runs_that_is_told(project: Path, model: ModuleT
 
     assert answered.outcome == "not checked"
     assert "profil" in answered.why or "recording" in answered.why
-
-
-def test_of_a_function_that_does_not_trace_there_is_no_profile(project: Path) -> None:
-    evidence = Evidence(make_case(lambda x: x if x > 0 else -x, (jnp.float32(1),)))
-
-    _, checked = ask(eager.profile_missing, evidence)
-
-    assert checked.outcome == "not applicable"
-    assert "does not trace" in checked.why

@@ -108,10 +108,6 @@ def test_what_where_gradient_says_is_not_told_twice(ask_about: Any) -> None:
     assert ask_about("nan-results", summed(lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0)), X).outcome == "fine"
 
 
-def test_of_what_does_not_trace_nothing_is_said_here(ask_about: Any) -> None:
-    assert ask_about("nan-results", lambda x: x.missing, jnp.ones(3)).outcome == "not applicable"
-
-
 # ---- out-of-bounds-index ---------------------------------------------------------------------------------------------
 
 TABLE = np.ones((5, 3), np.float32)

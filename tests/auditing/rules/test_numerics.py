@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.linalg import cho_factor, cho_solve, solve, solve_triangular
+from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from benchax.auditing.recorder.log import Carried
 
@@ -87,7 +87,7 @@ def test_a_column_that_never_changes_is_no_loss(ask_about: Any) -> None:
 
 # ---- explicit-inverse ------------------------------------------------------------------------------------------------
 
-A, B, V = "f32[400,400]", "f32[400,3]", "f32[400]"
+A, B = "f32[400,400]", "f32[400,3]"
 EYE = 400
 
 
@@ -97,36 +97,13 @@ def invert(a: Any, b: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fn", "inputs"),
-    [
-        (invert, (A, B)),
-        (jax.grad(lambda a, b: invert(a, b).sum()), (A, B)),
-        (jax.value_and_grad(lambda b, a: invert(a, b).sum()), (B, A)),
-        (lambda a, v: v @ jnp.linalg.inv(a) @ v, (A, V)),
-        (lambda a, b: (inverse := jnp.linalg.inv(a)) @ b + inverse.T @ b, (A, B)),
-        (lambda a, v: jnp.einsum("i,ij,j->", v, jnp.linalg.inv(a), v), (A, V)),
-        (lambda a, b: jnp.linalg.solve(a, jnp.eye(EYE)) @ b, (A, B)),
-        (lambda a, b: solve(a, jnp.eye(EYE), assume_a="pos") @ b, (A, B)),
-        (lambda a, b: cho_solve(cho_factor(a), jnp.eye(EYE)) @ b, (A, B)),
-        (lambda a, b: solve_triangular(a, jnp.eye(EYE), lower=True) @ b, (A, B)),
-        (lambda a, b: jax.vmap(invert)(jnp.stack([a, a]), jnp.stack([b, b])), (A, B)),
-        (lambda a, b: jax.lax.fori_loop(0, 3, lambda _, b: invert(a, b), b), (A, B)),
-    ],
-)
-def test_an_inverse_for_a_few_columns_is_found(ask_about: Any, fn: Any, inputs: Any) -> None:
-    finding = ask_about("explicit-inverse", fn, *inputs).one
-
-    assert (finding.severity, finding.title.split(",")[0]) == ("warning", "inverts a matrix")
-
-
-@pytest.mark.slow
 def test_it_names_both_lines_and_compares_with_a_solve_of_the_same_result(ask_about: Any, result_of: Any) -> None:
     answered = ask_about("explicit-inverse", invert, A, B, ratio=0.4)
     line = invert.__code__.co_firstlineno
 
     assert answered.one.where == (__file__, line + 1)
     assert answered.one.title == "inverts a matrix, f32[400,400], to multiply it by 3 columns"
+    assert answered.one.severity == "warning"
     assert answered.one.seen[0] == "172 MFLOP for an inverse of 400 columns; 3 would do: 43.6 MFLOP"
     assert answered.one.seen[1] == f"multiplied at {__file__}:{line + 2}"
     assert answered.one.gain.endswith(", of this solve alone")
@@ -157,26 +134,6 @@ def test_beside_much_other_work_it_is_an_info(ask_about: Any) -> None:
         return invert(a, b), jax.lax.fori_loop(0, 100, lambda _, x: x @ a, a)
 
     assert ask_about("explicit-inverse", step, A, B).one.severity == "info"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fn", "inputs"),
-    [
-        (jnp.linalg.solve, (A, B)),
-        (lambda a, b: cho_solve(cho_factor(a), b), (A, B)),
-        (lambda a, b: jnp.linalg.inv(a), (A, B)),
-        (lambda a, b: ((inverse := jnp.linalg.inv(a)) @ b, inverse), (A, B)),
-        (lambda a, b: (inverse := jnp.linalg.inv(a)) @ b + jnp.log(jnp.diag(inverse)).sum(), (A, B)),
-        (lambda a, x: x @ jnp.linalg.inv(a), (A, "f32[5000,400]")),
-        (lambda a, b: jnp.linalg.inv(a) @ b, ("f32[64,64]", "f32[64]")),
-        (lambda a, b: jnp.linalg.inv(a) @ jnp.linalg.inv(a), (A, B)),
-        (jax.vmap(lambda a, b: jnp.linalg.inv(a) @ b), ("f32[5000,16,16]", "f32[5000,16]")),
-        (lambda a, b: jax.lax.fori_loop(0, 3, lambda _, b: b - (a @ b), jnp.linalg.inv(a) @ a), (A, B)),
-    ],
-)
-def test_what_needs_an_inverse_or_saves_little_is_fine(ask_about: Any, fn: Any, inputs: Any) -> None:
-    assert ask_about("explicit-inverse", fn, *inputs).outcome == "fine"
 
 
 # ---- sparse-matmul ---------------------------------------------------------------------------------------------------
@@ -290,50 +247,15 @@ def filtered_of_convolution(x: Any, kernel: Any) -> Any:
     return response**2
 
 
-def blur(image: Any, kernel: Any) -> Any:
-    return jax.scipy.signal.convolve(image, kernel, mode="same", method="direct")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fn", "inputs"),
-    [
-        (filtered_of_convolution, (STREAM, TAPS)),
-        (jax.grad(lambda x, kernel: filtered_of_convolution(x, kernel).sum()), (STREAM, TAPS)),
-        (lambda x, kernel: jnp.correlate(x, kernel, mode="same"), (STREAM, TAPS)),
-        (jax.vmap(filtered_of_convolution, (None, 0)), (STREAM, "f32[8,4000]")),
-        (jax.vmap(filtered_of_convolution), ("f32[8,32768]", "f32[8,4000]")),
-        (lambda x, kernels: jax.lax.map(lambda k: filtered_of_convolution(x, k), kernels), (STREAM, "f32[8,4000]")),
-        (blur, ("f32[512,512]", "f32[65,65]")),
-    ],
-)
-def test_a_long_kernel_is_found(ask_about: Any, fn: Any, inputs: Any) -> None:
-    assert "times the operations of the FFT" in ask_about("long-convolution", fn, *inputs).one.title
-
-
 @pytest.mark.slow
 def test_it_names_the_line_and_compares_with_the_fft_of_the_same_result(ask_about: Any, result_of: Any) -> None:
     answered = ask_about("long-convolution", filtered_of_convolution, STREAM, TAPS, ratio=0.2)
 
     assert answered.one.where == (__file__, filtered_of_convolution.__code__.co_firstlineno + 1)
+    assert "times the operations of the FFT" in answered.one.title
     assert answered.one.seen[0].startswith("f32[1,1,4000] over f32[1,1,32768]: 230 MFLOP; the FFT takes ")
     ((before, after),) = answered.pairs
     np.testing.assert_allclose(result_of(before), result_of(after), rtol=1e-3, atol=1e-2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fn", "inputs"),
-    [
-        (lambda x, kernel: jax.scipy.signal.fftconvolve(x, kernel, mode="valid"), (STREAM, TAPS)),
-        (filtered_of_convolution, ("f32[1048576]", "f32[100]")),
-        (filtered_of_convolution, ("f32[4096]", "f32[256]")),
-        (lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME"), ("f32[8,64,64,64]", "f32[128,64,3,3]")),
-        (lambda x, k: jax.lax.conv(x, k, (16, 16), "VALID"), ("f32[8,3,224,224]", "f32[768,3,16,16]")),
-    ],
-)
-def test_short_kernels_and_those_of_networks_are_fine(ask_about: Any, fn: Any, inputs: Any) -> None:
-    assert ask_about("long-convolution", fn, *inputs).outcome == "fine"
 
 
 # ---- categorical-draws -----------------------------------------------------------------------------------------------
@@ -371,10 +293,6 @@ def test_draws_with_a_number_for_each_category_are_found(ask_about: Any, fn: Any
     assert "; 4.00 k would do" in finding.seen[0]
 
 
-def test_the_line_of_the_draws_is_named(ask_about: Any) -> None:
-    assert ask_about("categorical-draws", sites, KEY, LOGITS).one.where == (__file__, sites.__code__.co_firstlineno + 1)
-
-
 def test_draws_of_several_distributions_are_told_together(ask_about: Any) -> None:
     def species(keys: Any, logits: Any) -> Any:
         return jax.vmap(sites)(keys, logits)
@@ -389,32 +307,6 @@ def test_what_a_program_does_once_may_make_more_numbers(ask_about: Any, calls: i
     parts = {"why_not_called": "its program has ended", "carried": Carried(calls, ())}
 
     assert len(ask_about("categorical-draws", fn, KEY, LOGITS, parts=parts).findings) == count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fn", "logits"),
-    [
-        (lambda key, logits: jax.random.categorical(key, logits), jnp.zeros((4000, 600))),
-        (lambda key, logits: jax.random.categorical(key, logits, shape=(400,)), LOGITS),
-        (lambda key, logits: jax.random.categorical(key, logits, shape=(400_000,)), jnp.zeros(4)),
-        (lambda key, logits: jax.random.choice(key, 600, (4000,), p=jax.nn.softmax(logits)), LOGITS),
-        (lambda key, logits: jnp.argmax(logits + jax.random.normal(key, (4000, 600)), axis=1), LOGITS),
-        (lambda key, logits: jnp.argmax(logits + jax.random.uniform(key, (4000, 600)), axis=1), LOGITS),
-        (lambda key, logits: jnp.argmax(logits + jnp.ones((4000, 600)), axis=1), LOGITS),
-    ],
-    ids=[
-        "other distributions",
-        "few draws",
-        "few categories",
-        "by the sum",
-        "normal noise",
-        "uniform noise",
-        "no draw",
-    ],
-)
-def test_other_draws_are_fine(ask_about: Any, fn: Any, logits: Any) -> None:
-    assert ask_about("categorical-draws", fn, KEY, logits).outcome == "fine"
 
 
 # ---- permuted-draw ---------------------------------------------------------------------------------------------------
@@ -440,39 +332,12 @@ def test_a_permutation_of_which_a_few_rows_are_used_is_found(ask_about: Any, fn:
     assert ask_about("permuted-draw", fn, X_OF_PERMUTATION, KEY).one.title == "permutes 60.0 k rows to use 256 of them"
 
 
-def test_the_line_of_the_permutation_is_named(ask_about: Any) -> None:
-    assert ask_about("permuted-draw", batch, X_OF_PERMUTATION, KEY).one.where == (
-        __file__,
-        batch.__code__.co_firstlineno + 1,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("calls", "fn", "count"), [(0, batch, 0), (20, batch, 1), (0, in_a_loop_of_permutation, 1)])
 def test_what_a_program_does_once_may_cost_a_permutation(ask_about: Any, calls: int, fn: Any, count: int) -> None:
     parts = {"why_not_called": "its program has ended", "carried": Carried(calls, ())}
 
     assert len(ask_about("permuted-draw", fn, X_OF_PERMUTATION, KEY, parts=parts).findings) == count
-
-
-def an_epoch(x: Any, key: Any) -> Any:
-    rows = jax.random.permutation(key, x.shape[0]).reshape(-1, 100)
-    return jax.lax.map(lambda some: x[some].sum(), rows)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "fn",
-    [
-        an_epoch,
-        lambda x, key: x[jax.random.permutation(key, x.shape[0])[: len(x) // 2]],
-        lambda x, key: x[jax.random.randint(key, (256,), 0, x.shape[0])],
-        lambda x, key: x[jax.random.permutation(key, 1000)[:10]],
-        lambda x, key: jax.lax.sort([x[:, 0], x[:, 1]], num_keys=1)[1][:5],
-    ],
-)
-def test_permutations_that_are_used_and_draws_are_fine(ask_about: Any, fn: Any) -> None:
-    assert ask_about("permuted-draw", fn, X_OF_PERMUTATION, KEY).outcome == "fine"
 
 
 # ---- recomputed-prefix -----------------------------------------------------------------------------------------------
@@ -492,22 +357,6 @@ def recurrent(tokens: Any) -> Any:
     return hs.swapaxes(0, 1) @ E.T
 
 
-def attentive(tokens: Any) -> Any:
-    x = E[tokens]
-    mask = jnp.tril(jnp.ones((tokens.shape[1], tokens.shape[1]), bool))
-    weights = jax.nn.softmax(jnp.where(mask, jnp.einsum("btd,bsd->bts", x, x), -1e9))
-    return jnp.einsum("bts,bsd->btd", weights, x) @ E.T
-
-
-def generate(model: Any, tokens: Any, key: Any) -> Any:
-    def write(at: Any, tokens: Any) -> Any:
-        logits = model(tokens)[:, at]
-        drawn = jax.random.categorical(jax.random.fold_in(key, at), logits)
-        return tokens.at[:, at + 1].set(drawn)
-
-    return jax.lax.fori_loop(0, L, write, tokens)
-
-
 def until_stop(tokens: Any, key: Any) -> Any:
     def write(state: Any) -> Any:
         at, tokens = state
@@ -517,58 +366,9 @@ def until_stop(tokens: Any, key: Any) -> Any:
     return jax.lax.while_loop(lambda state: (state[0] < L) & (state[1].sum() < 99), write, (0, tokens))[1]
 
 
-@pytest.mark.parametrize(
-    ("fn", "first", "line"),
-    [
-        (lambda tokens, key: generate(recurrent, tokens, key), generate, 2),
-        (lambda tokens, key: generate(attentive, tokens, key), generate, 2),
-        (until_stop, until_stop, 3),
-    ],
-    ids=["recurrent", "attention", "while"],
-)
-def test_a_sequence_that_is_computed_for_one_position_is_found(ask_about: Any, fn: Any, first: Any, line: int) -> None:
-    found = ask_about("recomputed-prefix", fn, jnp.zeros((64, L + 1), jnp.int32), KEY).one
+def test_a_sequence_that_is_computed_for_one_position_is_found(ask_about: Any) -> None:
+    found = ask_about("recomputed-prefix", until_stop, jnp.zeros((64, L + 1), jnp.int32), KEY).one
 
     assert found.title == "computes 25 positions in each iteration of a loop, to use one"
-    assert found.where == (__file__, first.__code__.co_firstlineno + line)
+    assert found.where == (__file__, until_stop.__code__.co_firstlineno + 3)
     assert "carry the state" in found.advice
-
-
-def carried(tokens: Any, key: Any) -> Any:
-    def write(at: Any, state: Any) -> Any:
-        tokens, h = state
-        h, _ = cell(h, E[tokens[:, at]])
-        return tokens.at[:, at + 1].set((h @ E.T).argmax(-1)), h
-
-    return jax.lax.fori_loop(0, L, write, (tokens, jnp.zeros((tokens.shape[0], 32))))[0]
-
-
-def scored(tokens: Any, key: Any) -> Any:
-    return recurrent(tokens)[:, tokens[0, 0]]
-
-
-def all_used(tokens: Any, key: Any) -> Any:
-    def write(at: Any, tokens: Any) -> Any:
-        return tokens.at[:, at].set(recurrent(tokens).sum((1, 2)).astype(jnp.int32))
-
-    return jax.lax.fori_loop(0, L, write, tokens)
-
-
-def same_each_time(tokens: Any, key: Any) -> Any:
-    def write(at: Any, out: Any) -> Any:
-        return out.at[:, at].set(recurrent(tokens)[:, at].argmax(-1))
-
-    return jax.lax.fori_loop(0, L, write, tokens)
-
-
-@pytest.mark.parametrize("fn", [carried, scored, all_used, same_each_time])
-def test_loops_that_go_on_or_need_all_of_it_are_fine(ask_about: Any, fn: Any) -> None:
-    assert ask_about("recomputed-prefix", fn, jnp.zeros((64, L + 1), jnp.int32), KEY).outcome == "fine"
-
-
-def test_a_small_one_is_fine(ask_about: Any) -> None:
-    given = (jnp.zeros((1, 9), jnp.int32), KEY)
-
-    assert (
-        ask_about("recomputed-prefix", lambda tokens, key: generate(recurrent, tokens, key), *given).outcome == "fine"
-    )

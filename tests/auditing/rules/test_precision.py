@@ -72,12 +72,6 @@ def test_a_callback_which_makes_nothing_is_no_sum(ask_about: Any) -> None:
     assert ask_about("low-precision-accumulation", shows, "f32[16]").outcome == "not applicable"
 
 
-def test_what_does_not_trace_is_not_asked(ask_about: Any) -> None:
-    answered = ask_about("low-precision-accumulation", lambda a: a if a.sum() > 0 else -a, "bf16[16]")
-
-    assert (answered.outcome, answered.why.startswith("it does not trace")) == ("not applicable", True)
-
-
 @pytest.mark.slow
 def test_an_error_of_nothing_cannot_be_made_smaller(ask_about: Any) -> None:
     assert ask_about("low-precision-accumulation", lambda a: jax.lax.cumsum(a * 0), "bf16[64]").outcome == "fine"
@@ -354,14 +348,6 @@ def test_without_x64_nothing_is_float64(ask_about: Any) -> None:
         "not applicable",
         "jax_enable_x64 is off, so nothing is float64",
     )
-
-
-def tapered(x: Any) -> Any:
-    return x * taper(len(x))
-
-
-def taper(n: int) -> Any:
-    return jnp.asarray(np.hanning(n))
 
 
 def descend(w: Any, x: Any) -> Any:

@@ -21,11 +21,10 @@ from jax.experimental import io_callback
 
 from benchax import clock
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.tracing import branch_on_value, host_callback, impure_function, leaked_tracer
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
-from benchax.results.watch import Watch
 
 # ---- branch-on-value -------------------------------------------------------------------------------------------------
 
@@ -123,13 +122,6 @@ def test_another_error_is_not_its_business() -> None:
 
     assert (findings, answer.outcome) == ([], "not applicable")
     assert "RuntimeError: no" in answer.why
-
-
-def test_a_program_is_not_its_business() -> None:
-    findings, answer = ask(branch_on_value, ProgramEvidence("python train.py", Watch()))
-
-    assert (findings, answer.outcome) == ([], "not applicable")
-    assert answer.why.startswith("a program is audited")
 
 
 # ---- not-traceable ---------------------------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ from benchax.auditing.recorder.hooks import find_lost_digits
 
 # ---- numpy-inputs ----------------------------------------------------------------------------------------------------
 
-KEY = jax.random.key(0)
-
 
 def total(a: Any) -> Any:
     return a.sum()
