@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +37,21 @@ Benchax = Callable[..., Done]
 def commands() -> Any:
     """What typer makes of the commands before each run: 40 ms, which is most of a test of what is refused."""
     return typer.main.get_command(app)
+
+
+def command(*words: str) -> list[str]:
+    """For a process of its own."""
+    return [sys.executable, "-m", "benchax.cli.main", *words]
+
+
+def read_terminal(ours: int) -> bytes:
+    """All that the other side of a terminal sends until it is closed."""
+    sent = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+        while chunk := os.read(ours, 65536):
+            sent += chunk
+    os.close(ours)
+    return sent
 
 
 def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:

@@ -71,22 +71,6 @@ def test_a_run_is_named_as_elsewhere(
     assert {from_document(m).run_id for m in found["measurements"]} == {run}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--format", "csv", "-o", ".benchmarks"), "error: cannot write to '.benchmarks': "),
-        (("v1", "--format", "asv", "-o", "x"), "error: git does not know commit aaaaaaaaaaaa here, and asv wants"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_is_refused(
-    words: tuple[str, ...], message: str, benchax: Benchax, store: DatabaseStore
-) -> None:
-    done = benchax("export", *words)
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(message)
-
-
 def test_asv_gets_the_date_of_the_commit_and_later_runs_join_it(benchax: Benchax, project: Path) -> None:
     git(project, "init", "--quiet")
     git(project, "commit", "--quiet", "--allow-empty", "-m", "one", "--date", "2025-01-01T00:00:00Z")

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import warm_python
-from command_line import Benchax, runner
+from command_line import Benchax, command, runner
 from source_tree import PACKAGE
 
 from benchax import demo
@@ -134,10 +134,6 @@ def test_ctrl_c_before_the_first_cell_advises_no_resume(benchax: Benchax, monkey
     assert done.code == 130
     assert "interrupted: 0 of 4 cells finished" in done.err
     assert "--resume" not in done.err
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "benchax.cli.main", *words]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import Benchax, runner
+from command_line import Benchax, command, read_terminal, runner
 from measurement_strategies import RICH, measured
 from rich.cells import cell_len
 from source_tree import PACKAGE
@@ -32,10 +32,6 @@ COMMANDS = ["run", "compare", "experiment", "grid", "list", "show", "env", "doct
 def environment(**settings: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     return inherited | {"PYTHONPATH": str(PACKAGE.parent), "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"} | settings
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "benchax.cli.main", *words]
 
 
 def benchax(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -76,23 +72,6 @@ def test_the_version_is_one_line(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"\d+\.\d+\.\d+.*\n|unknown: this copy was not installed\n", done.stdout)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["frob"], "No such command 'frob'"),
-        (["list", "--frob"], "No such option: --frob"),
-        (["list", "--limit", "few"], "Invalid value for '--limit'"),
-        (["show", "1", "2"], "Got unexpected extra argument"),
-    ],
-)
-def test_a_wrong_word_is_named_on_stderr(words: list[str], message: str, project: Path, here: Benchax) -> None:
-    done = here(*words)
-
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert "Traceback" not in done.err
 
 
 def test_our_own_errors_are_sentences_and_no_tracebacks(tmp_path: Path) -> None:
@@ -193,20 +172,9 @@ def on_a_terminal(*words: str, cwd: Path, **settings: str) -> str:
         command(*words), cwd=cwd, env=environment(**settings), stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
-        sent = b""
-        # Linux says EIO when the other side is closed.
-        while chunk := _read(ours):
-            sent += chunk
-    os.close(ours)
+        sent = read_terminal(ours)
     assert process.returncode == 0, sent
     return sent.decode()
-
-
-def _read(file: int) -> bytes:
-    try:
-        return os.read(file, 65536)
-    except OSError:
-        return b""
 
 
 def test_a_terminal_gets_colours(stored: Path) -> None:

@@ -199,17 +199,3 @@ def test_options_of_a_command_are_those_of_the_function(command: str, verb: str)
 
     assert ours - theirs - CASES - RESULTS - EXIT_CODES == ONLY_COMMAND_LINE[command]
     assert theirs - ours - OBJECTS - {"progress"} == ONLY_LIBRARY.get(command, set())
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("run", "nowhere:f", "--max-tim", "3"), "--max-time"),
-        (("experiment", "nowhere:f", "--variant", "donate"), "--variants"),
-    ],
-)
-def test_a_slip_in_an_option_names_the_right_one(words: tuple[str, ...], text: str, benchax: Benchax) -> None:
-    done = benchax(*words)
-
-    assert done.code == 2
-    assert text in done.err

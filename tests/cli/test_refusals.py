@@ -110,10 +110,13 @@ experiment f.py:double f32[8] --variants donate --given donate=7
 experiment f.py:double f32[8] --variants bf16 --given donate=0
 experiment f.py:double f32[{n}] -p n=4,8
 experiment f.py:double f32[8] --output no/such/folder
+experiment f.py:double f32[8] --variant donate
 experiment broken.py
 export
 export --format xml
 export --format asv
+export v1 --format asv -o x
+export --format csv -o empty
 export v9 --format csv
 export --format csv --timer lop
 import missing.json

@@ -86,13 +86,25 @@ def test_the_page_has_one_help_text_in_all_commands() -> None:
     assert (len(found), len(set(found))) == (11, 1)
 
 
-@pytest.mark.slow
-def test_a_run_is_a_page_with_a_part_for_each_case(project: Path, benchax: Benchax) -> None:
-    done = benchax("run", *SEVERAL, *SHORT, "--html", "p.html")
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "texts"),
+    [
+        pytest.param("run", SHORT, ("<h2>negative[n=4]</h2>", "<h2>negative[n=8]</h2>"), marks=SLOW),
+        pytest.param("profile", ("--runs", "3"), ("<h1>2 profiles</h1>",), marks=SLOW),
+        ("compiled-grid", ("--repeats", "10"), ("<summary><h2>n=4</h2></summary>", "<summary><h2>n=8</h2></summary>")),
+    ],
+)
+def test_a_page_has_a_part_for_each_case(
+    command: str, options: tuple[str, ...], texts: tuple[str, ...], project: Path, benchax: Benchax
+) -> None:
+    done = benchax(command, *SEVERAL, *options, "--html", "p.html")
 
     assert done.code == 0
     assert "page written to p.html" in done.err
-    assert all(f"<h2>negative[n={n}]</h2>" in (project / "p.html").read_text(encoding="utf-8") for n in (4, 8))
+    assert all(text in (project / "p.html").read_text(encoding="utf-8") for text in texts)
 
 
 @pytest.mark.slow
@@ -123,18 +135,3 @@ def test_checklists_of_several_functions_are_parts_of_one_page(
     text = (project / "p.html").read_text(encoding="utf-8")
     assert "<h1>Checklists of 2 functions</h1>" in text
     assert text.count("Use &lt;jit&gt;") == 2
-
-
-def test_a_compiled_grid_has_a_part_for_each_value(project: Path, benchax: Benchax) -> None:
-    done = benchax("compiled-grid", *SEVERAL, "--repeats", "10", "--html", "p.html")
-
-    assert done.code == 0
-    assert all(f"<summary><h2>n={n}</h2></summary>" in (project / "p.html").read_text(encoding="utf-8") for n in (4, 8))
-
-
-@pytest.mark.slow
-def test_profiles_are_parts_of_one_page(project: Path, benchax: Benchax) -> None:
-    done = benchax("profile", *SEVERAL, "--runs", "3", "--html", "p.html")
-
-    assert done.code == 0
-    assert "<h1>2 profiles</h1>" in (project / "p.html").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 import warm_python
-from command_line import Benchax, Done, runner
+from command_line import Benchax, Done, command, read_terminal, runner
 from measurement_strategies import measured
 from source_tree import PACKAGE
 
@@ -38,10 +38,6 @@ def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(tempfile, "tempdir", str(project))  # where rows are rescued to
 
     return runner(monkeypatch, capsys)
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "benchax.cli.main", *words]
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -279,28 +275,13 @@ def test_a_terminal_sees_a_bar_that_leaves_nothing_on_stdout(tmp_path: Path) -> 
         cwd=tmp_path, env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=theirs, encoding="utf-8",
     ) as run:  # fmt: skip
         os.close(theirs)
-        drawn = b"".join(iter(lambda: _read(ours), b"")).decode()
+        drawn = read_terminal(ours).decode()
         out = run.stdout.read() if run.stdout else ""
-    os.close(ours)
 
     assert run.returncode == 0
     assert re.search(r"1/1 sin .*━.* compile", drawn)
     assert "\x1b" not in out
     assert out.startswith("sin ")
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # how Linux says that the other side is closed
-        return b""
-
-
-def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Benchax, project: Path) -> None:
-    (row,) = benchax("run", "jax.numpy:sin", "f32[8]", *QUICK, "--timer", "wall", "--store", "off", "--json").rows
-
-    assert {s.timer for s in row.samples} == {"wall"}
-    assert list(project.iterdir()) == []  # with storing off
 
 
 @pytest.mark.parametrize("option", ["-v", "--verbose"])
