@@ -1,4 +1,4 @@
-"""."""
+"""Audits and checklists in words, as pages, and as SARIF."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -80,10 +79,6 @@ def several(*comparisons: Comparison) -> Comparisons:
 
 def functions(*comparisons: Comparison, **changed: Any) -> Comparisons:
     return replace(RANKED, comparisons=comparisons, **changed)
-
-
-def solid(text: str) -> str:
-    return re.sub(r"\s", "", text)
 
 
 FIRST, SECOND, THIRD = RANKED.ranking

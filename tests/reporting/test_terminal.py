@@ -34,7 +34,7 @@ from benchax.reporting.document import (
     TextRow,
     tabulate,
 )
-from benchax.reporting.measurement import document, list_measurements, overview, sections
+from benchax.reporting.measurement import document, list_measurements
 from benchax.reporting.tables import CASE, REMARKS
 from benchax.reporting.terminal import break_lines
 
@@ -66,14 +66,6 @@ def line_with(word: str, text: str) -> str:
 
 
 # ---- one measurement --------------------------------------------------------------------------------------------
-
-
-def test_numbers_stand_under_one_another() -> None:
-    text = terminal.to_text(document(PLAIN), 100)
-
-    rows = [row for s in sections(PLAIN) for row in s.rows if row.value]
-    ends = {line_with(f"  {row.label} ", text).index(row.value) + len(row.value) for row in rows}
-    assert len(ends) == 1
 
 
 def test_what_is_printed_is_plain_text_also_where_colours_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +122,6 @@ def grid(*lines: tuple[str, ...]) -> Document:
     return Document((tabulate((CASE, "wall", REMARKS), lines),))
 
 
-def test_in_a_pipe_each_row_is_one_line_however_long_its_name() -> None:
-    text = terminal.to_text(grid(("f" * 300, "1.00 s", "busy"), ("g", "1.00 s", "busy, not-steady")))
-
-    assert len(text.splitlines()) == 3
-    assert line_with("f" * 300, text).endswith("1.00 s  busy")
-
-
 def test_what_is_printed_in_a_terminal_is_as_wide_as_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     class Window(io.StringIO):
         def isatty(self) -> bool:
@@ -169,17 +154,6 @@ def test_the_overview_explains_failures_and_warnings_below_and_a_busy_machine_on
     assert terminal.to_text(list_measurements(one)) == snapshot(name="one case")
     every = [replace(measured(name), remarks=(busy,)) for name in ("f", "g", "h")]
     assert terminal.to_text(list_measurements(every)) == snapshot(name="all cases")
-
-
-@pytest.mark.parametrize("width", [40, 80])
-def test_the_overview_loses_nothing_in_a_narrow_window(width: int) -> None:
-    listed = [PLAIN, FAILED, measured("f", n=8)]
-
-    text = terminal.to_text(list_measurements(listed), width)
-
-    cells = [cell for line in overview(listed).lines for cell in line]
-    assert [cell for cell in cells if solid(cell) not in solid(text)] == []
-    assert too_wide(text, width) == []
 
 
 # ---- sections and sentences -------------------------------------------------------------------------------------
