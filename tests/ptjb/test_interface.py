@@ -11,11 +11,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from pytest_sessions import rows_in
+from pytest_sessions import Project, rows_in
 
 import benchax
+from benchax.errors import UsageError
 from pytest_jax_bench import JaxBench
+from pytest_jax_bench.fixture import TimeLimitExceeded
 
 STEPS = """
 def bench(jax_bench, **rounds):
@@ -247,3 +250,138 @@ def test_what_a_call_gets_done_is_in_the_row_and_an_argument_of_that_name_stays_
     assert [rate.what for rate in res.jit.rates()] == ["rows"]
     assert own.jit.work.amounts == {}
     assert out.tolist() == [0.0, 3.0]
+
+
+# ---- how often a function is called ---------------------------------------------------------------------------------
+
+ONES = jnp.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("per_round", "warmup", "expected"), [(1, 3, 3 + 7), (4, 3, 3 + 4 * 7), (1, 0, 7), (1, 1, 1 + 7), (4, 0, 1 + 4 * 7)]
+)
+def test_an_eager_function_is_called_for_each_round_and_warm_up(per_round: int, warmup: int, expected: int) -> None:
+    """The first run is one of them, but where a round needs several calls and none are warm-ups."""
+    calls = []
+    jb = JaxBench(eager_rounds=7, eager_warmup=warmup, calls_per_round=per_round)
+
+    res, _ = jb.measure(lambda x: (calls.append(1), x)[1], x=ONES, write=False)
+
+    assert len(calls) == expected
+    assert res.eager_rounds == 7
+    assert res.eager.headline.iterations == per_round
+    assert res.eager_peak_bytes == -1
+    if (per_round, warmup) == (1, 3):  # without it, a short function is called as often as its times need
+        JaxBench(eager_rounds=7, eager_warmup=3).measure(lambda x: (calls.append(1), x)[1], x=ONES, write=False)
+        assert len(calls) > 100
+
+
+def test_a_jitted_function_is_called_for_each_round_and_warm_up() -> None:
+    calls = []
+
+    def count(x):
+        calls.append(1)
+        return np.asarray(x)
+
+    @jax.jit
+    def with_callback(x):
+        return jax.pure_callback(count, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    jb = JaxBench(jit_rounds=7, jit_warmup=3, calls_per_round=1)
+    res, _ = jb.measure(None, with_callback, ONES, write=False)
+
+    assert len(calls) == 3 + 7
+    assert (res.jit_rounds, res.jit_loops) == (7, 1)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "1"])
+def test_anything_but_a_number_of_calls_is_refused(wrong) -> None:
+    with pytest.raises(UsageError, match=f"invalid calls_per_round={wrong!r}"):
+        JaxBench(calls_per_round=wrong)
+
+
+@pytest.mark.parametrize("number", [3, 3.0, np.int64(3)])
+def test_a_whole_number_of_another_type_is_one(number) -> None:
+    rounds = JaxBench(jit_rounds=number, calls_per_round=number).rounds
+
+    assert (type(rounds.jit_rounds), rounds.jit_rounds, rounds.calls_per_round) == (int, 3, 3)
+
+
+# ---- `max_time_ms` and `min_time_ms` of the marker ------------------------------------------------------------------
+
+
+def measure(marker: dict[str, float]) -> None:
+    bench = JaxBench(path="x", jit_rounds=20, jit_warmup=1)
+    object.__setattr__(bench.context, "marker", marker)
+    bench.measure(None, jnp.sin, jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ({"max_time_ms": 1e-5}, "a jit run took .* more than max_time_ms=1e-05"),
+        ({"min_time_ms": 1e5}, "a jit run took .* less than min_time_ms=100000"),
+    ],
+)
+def test_a_time_beyond_its_limit_fails_the_test_after_its_row_was_kept(project, marker, message: str) -> None:
+    with pytest.raises(TimeLimitExceeded, match=message):
+        measure(marker)
+
+    assert len(rows_in(project / "x.csv")) == 1
+
+
+def test_a_time_within_its_limits_passes(project) -> None:
+    measure({"max_time_ms": 1e5, "min_time_ms": 1e-5})
+
+    assert len(rows_in(project / "x.csv")) == 1
+
+
+# ---- the marker's `max_compiles` ------------------------------------------------------------------------------------
+
+LIMITED = """
+import numpy as np
+step = jax.jit(lambda x: x * 2)
+
+@pytest.mark.ptjb(max_compiles=1)
+def test_too_many():
+    for n in (3, 4):
+        step(np.ones(n, np.float32))
+
+@pytest.mark.ptjb(max_compiles=1)
+def test_enough():
+    step(np.ones(5, np.float32))
+    step(np.ones(5, np.float32))
+
+@pytest.mark.ptjb(max_compiles=0)
+def test_bench_only(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(lambda x: x * 3), x=np.ones(4, np.float32))
+
+@pytest.mark.ptjb(max_compiles=0)
+def test_own_line_beside_a_bench(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(lambda x: x * 5), x=np.ones(4, np.float32))
+    step(np.ones(6, np.float32))
+
+@pytest.mark.ptjb(max_compiles=0)
+def test_own_failure():
+    step(np.ones(7, np.float32))
+    raise ZeroDivisionError("mine")
+
+@pytest.mark.ptjb(max_compiles=-1)
+def test_wrong_limit():
+    pass
+"""
+
+
+def test_a_limit_holds_for_the_lines_of_the_test(ptjb: Project) -> None:
+    ptjb.write(test_it=LIMITED)
+
+    text = ptjb.run(code=1).text
+
+    assert "2 programs were compiled inside max_compiles(1)" in text
+    assert "x: shape f32[3] → f32[4]" in text
+    assert "FAILED test_it.py::test_own_line_beside_a_bench" in text
+    assert "1 program was compiled inside max_compiles(0)" in text
+    assert "ZeroDivisionError: mine" in text
+    assert "invalid max_compiles=-1 of the marker ptjb" in text
+    assert "a whole number from 0 up" in text
+    assert "3 failed, 2 passed, 1 error" in text

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ptjb_rows import measured, store
+from csv_rows_by_hand import measured, store
 
 from pytest_jax_bench.plot_command import main
 

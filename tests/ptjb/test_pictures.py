@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import warnings
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import matplotlib as mpl
 import numpy as np
 import pytest
-from hypothesis import given
+from csv_rows_by_hand import in_runs, measured, rows
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptjb_rows import in_runs, measured, rows
 
+from benchax.model import Opaque
 from benchax.reporting.document import Axis, Chart, Line, Points, Shade
-from pytest_jax_bench.plots.pictures import Picture, by_parameter, by_tag, has_tags, history, summary
+from benchax.reporting.figures import draw_together
+from pytest_jax_bench.plots.draw_all import save_charts
+from pytest_jax_bench.plots.pictures import (
+    Picture,
+    as_text,
+    by_parameter,
+    by_tag,
+    distinct,
+    has_tags,
+    history,
+    list_texts,
+    names_of_tests,
+    natural,
+    plain,
+    short,
+    summary,
+)
 
 TEST = "tests/test_x.py::test_full"
 
@@ -206,7 +228,7 @@ def test_rows_of_another_machine_timer_or_version_are_another_line() -> None:
     assert "◆ timer in_graph, environment ab12cd34, jax 0.10.2" in said(picture)
 
 
-# ---- along runs and commits ------------------------------------------------------------------------------------
+# ---- along runs and commits -----------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["a", "b", "c+", "c"])), min_size=1, max_size=12))
@@ -325,3 +347,108 @@ def test_another_parameter_and_the_tag_make_a_series_each() -> None:
 
     labels = ["fft, dtype=f32", "rfft, dtype=f32", "fft, dtype=f64", "rfft, dtype=f64"]
     assert list(values(picture, "run time")) == labels
+
+
+# ---- files of pictures: what matplotlib makes of the charts is tested where they are drawn --------------------------
+
+TEST = "tests/test_x.py::test_full"
+
+
+@pytest.mark.slow
+@settings(max_examples=4)
+@given(st.text(st.characters(), max_size=30) | st.sampled_from([r"$\frac{", "$", "_hidden", "測試", "-->", "\x00<&"]))
+def test_any_tag_and_any_name_can_be_drawn(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "main.svg"
+    data = in_runs(measured(2, tag=text, commit=text), measured(2, tag="other"))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save_charts(history(data, f"t.py::test[{text}]"), path)
+
+    assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_the_suffix_is_the_format_and_equal_rows_give_equal_files(tmp_path: Path, suffix: str, begin: bytes) -> None:
+    files = [tmp_path / "new" / f"{i}.{suffix}" for i in range(2)]
+    for file in files:
+        save_charts(history(measured(3), TEST), file)
+
+    first, second = (file.read_bytes() for file in files)
+
+    assert first.startswith(begin)
+    assert first == second
+    assert b"http://fonts" not in first
+
+
+def test_charts_of_one_picture_are_equally_wide_and_one_below_the_other() -> None:
+    figure = draw_together(history(measured(30), TEST))
+
+    figure.draw_without_rendering()
+    parts = [part.bbox for part in figure.subfigs]
+    assert len(parts) == 3
+    assert {(part.x0, part.x1) for part in parts} == {(figure.bbox.x0, figure.bbox.x1)}
+    assert all(above.y0 >= below.y1 for above, below in itertools.pairwise(parts))
+
+
+def test_a_test_without_any_number_has_a_picture_that_says_so(tmp_path: Path) -> None:
+    charts = history(rows(2, status="timeout"), TEST)
+
+    save_charts(charts, tmp_path / "main.png")
+
+    assert "Not measured, because 2 of 2 rows failed: timeout (2 ×)." in charts[0].title.replace("\n", " ")
+    assert (tmp_path / "main.png").stat().st_size
+
+
+def test_settings_of_the_user_neither_change_nor_are_changed(tmp_path: Path) -> None:
+    """text.usetex would need TeX, and fail."""
+    with mpl.rc_context({"text.usetex": True, "figure.facecolor": "black", "font.size": 31}):
+        save_charts(history(measured(3), TEST), tmp_path / "theirs.png")
+
+        assert mpl.rcParams["font.size"] == 31
+    save_charts(history(measured(3), TEST), tmp_path / "plain.png")
+    assert (tmp_path / "theirs.png").read_bytes() == (tmp_path / "plain.png").read_bytes()
+
+
+# ---- any name becomes one short line, and two names never the same one ----------------------------------------------
+
+ANY = st.text(st.characters())  # with control characters and lone surrogates
+
+
+@given(ANY, st.integers(8, 60))
+def test_a_label_is_one_line_of_printable_characters_and_not_too_long(text: str, longest: int) -> None:
+    label = short(text, longest)
+
+    assert 0 < len(label) <= max(longest, len("(empty)"))
+    assert label.isprintable()
+
+
+@given(st.lists(ANY | st.sampled_from(["x" * 99 + "a" + "y" * 99, "x" * 99 + "b" + "y" * 99]), max_size=20))
+def test_labels_side_by_side_are_all_different(texts: list[str]) -> None:
+    labels = distinct(texts, 24)
+
+    assert len(set(labels)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (short(""), "(empty)"),
+        (short("a\n b\t c"), "a b c"),
+        (short("a\x00b"), "a�b"),
+        (short("émile 測"), "émile 測"),
+        (short("begin " + "x" * 10_000 + " end", 18), "begin xxxxx…xx end"),
+        (plain("$x_1$"), r"\$x_1\$"),
+        (plain("_hidden"), " _hidden"),
+        (sorted(["n-128", "n-16", "b", 3, 20.5, "n-8"], key=natural), [3, 20.5, "b", "n-8", "n-16", "n-128"]),
+        (names_of_tests(["tests/a.py::test_1", "tests/a.py::test_2"]), ["test_1", "test_2"]),
+        (names_of_tests(["tests/a.py::test_1", "deep/b.py::T::t"]), ["a.py::test_1", "b.py::T::t"]),
+        ([as_text(v) for v in (Opaque("function", "jnp.sin"), None, 0.5)], ["jnp.sin", "None", "0.5"]),
+        (list_texts(["a"]), "a"),
+        (list_texts(["a", "b", "c"]), "a, b and c"),
+        (list_texts(list("abcdef"), 4), "a, b, c, d and 2 more"),
+    ],
+)
+def test_names_are_readable_in_a_picture(found: object, expected: object) -> None:
+    assert found == expected
