@@ -11,15 +11,12 @@ import warm_python
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
-from xspace_by_hand import Event, op, plane, program, space
+from xspace_by_hand import US, Event, op, plane, program, space
 
 from benchax.profiling.trace import profile_of
 from benchax.program.work import OPCODES
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.results.profile import Device, Profile
-
-US = 10**6
-"""Picoseconds."""
 
 
 def line(name: str, opcode: str, *operands: str, **called: str) -> str:

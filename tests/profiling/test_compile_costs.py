@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from steps_by_hand import LOOP, US, compiled
-from steps_by_hand import read as read_steps
-from xspace_by_hand import Event
+from xspace_by_hand import LOOP, US, Event, compiled
+from xspace_by_hand import read as read_steps
 
 import benchax
 from benchax.profiling.events import programs, read

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from steps_by_hand import US, call, work
-from xspace_by_hand import Event, op, plane, space
+from xspace_by_hand import US, Event, call, op, plane, space, work
 
 from benchax.errors import NotMeasured
 from benchax.profiling.program_recorder import (

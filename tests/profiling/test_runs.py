@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax_versions import tells_runs
-from xspace_by_hand import Event, op, plane, space
+from xspace_by_hand import US, Event, op, plane, space
 
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
@@ -20,9 +20,6 @@ from benchax.profiling.events import read
 from benchax.profiling.operations import STATS, ProgramRun, device_runs
 from benchax.profiling.profile import session
 from benchax.profiling.trace import profile_of
-
-US = 10**6
-"""Picoseconds."""
 
 
 def runs_of(*lines: list[Event]) -> list[ProgramRun]:

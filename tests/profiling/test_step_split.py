@@ -11,8 +11,21 @@ from types import FrameType
 
 import pytest
 from source_tree import PACKAGE
-from steps_by_hand import AT_NEXT, LOADER, LOOP, US, call, compiled, read, sample, sampler_end, work
-from xspace_by_hand import Event, plane, space
+from xspace_by_hand import (
+    AT_NEXT,
+    LOADER,
+    LOOP,
+    US,
+    Event,
+    call,
+    compiled,
+    plane,
+    read,
+    sample,
+    sampler_end,
+    space,
+    work,
+)
 
 from benchax.hooks.command import run
 from benchax.profiling.host_thread import SampledFrame, decode

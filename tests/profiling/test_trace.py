@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
-from xspace_by_hand import Event, block, number, op, plane, program, space
+from xspace_by_hand import US, Event, block, number, op, plane, program, space
 
 import benchax
 from benchax import kept_peaks
@@ -22,9 +22,6 @@ from benchax.profiling.events import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.inspection import Peaks
 from benchax.results.profile import Op, Profile
-
-US = 10**6
-"""Picoseconds."""
 
 
 def cpu(*lines: list[Event], **more: object) -> Profile:
@@ -202,7 +199,6 @@ def test_covered_and_uncovered_time_make_the_whole(pairs: list[tuple[int, int]])
 
 LOOP = "while = f32[] while(), body=%region_0"
 DOT, SIN = (f'{name} = f32[] dot(), metadata={{op_name="jit(f)/{name}"}}' for name in ("dot", "sin"))
-END_OF_5 = Event("end: while", 10 * US, 1, {"_c": 5})
 
 
 @pytest.mark.parametrize(

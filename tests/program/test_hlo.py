@@ -261,38 +261,6 @@ def test_attributes_are_split_outside_of_brackets_and_quotes(text: str, expected
     assert list(hlo.split_entries(text)) == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "names"),
-    [
-        ("calls", "%f.1", ["f.1"]),
-        ("to_apply", "add", ["add"]),
-        ("branch_computations", "{%a, %b}", ["a", "b"]),
-        ("control-predecessors", "{%x, %y}", ["x", "y"]),
-        ("direction", "LT", []),
-        ("opaque", '"%f \\"%g\\" %h"', []),
-    ],
-)
-def test_names_are_found_where_a_value_refers_to_something(key: str, value: str, names: list[str]) -> None:
-    assert hlo.named_in(key, value) == names
-    assert all(f"<{n}>" in hlo.rename(key, value, {n: f"<{n}>"}) for n in names)
-    assert hlo.rename(key, value, {"f": "<f>", "h": "<h>"}) == value
-
-
-@pytest.mark.parametrize(
-    ("escaped", "text"),
-    [
-        (r"a", "a"),
-        (r"params[\'w\']", "params['w']"),
-        (r"\303\251)(", "é)("),
-        (r"\"\\n", '"\\n'),
-        (r"a\nb", "a\nb"),
-        (r"\377", "\ufffd"),
-    ],
-)
-def test_the_escapes_of_quoted_text_are_undone(escaped: str, text: str) -> None:
-    assert hlo.unescape(escaped) == text
-
-
 @pytest.mark.parametrize("file", [f for f in GOLDEN if f.stem == "odd"], ids=lambda file: file.parent.name)
 def test_the_name_of_an_argument_is_what_jax_calls_it(file: Path) -> None:
     entry = hlo.parse(file.read_text()).entry
@@ -301,11 +269,6 @@ def test_the_name_of_an_argument_is_what_jax_calls_it(file: Path) -> None:
     names = [hlo.op_name(i) for i in entry.instructions if i.opcode == "parameter"]
 
     assert names == ["names['a}\" <&> b']", "names['é)(']"]
-
-
-@pytest.mark.parametrize("text", ["", "HloModule m", "\n", "not HLO at all {\n}", "ENTRY %e (x: f32[]) -> f32[] {"])
-def test_what_is_no_program_is_an_empty_one(text: str) -> None:
-    assert [c.instructions for c in hlo.parse(text).computations.values() if c.instructions] == []
 
 
 @pytest.mark.parametrize(
