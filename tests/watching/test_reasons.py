@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 import benchax
 from benchax.results.watch import Watch
 from benchax.watching import frames, signatures, watch
+from benchax.watching.signatures import MOST, attributes
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 can_tell = pytest.mark.skipif(not frames.can_tell_earlier_calls(), reason="this JAX does not tell of earlier calls")
@@ -308,17 +311,10 @@ def test_sharding_is_told_between_committed_arrays():
     assert (told.kind, told.text) == ("sharding", "x: sharding P(None,) over {'x': 2} → P('x',) over {'x': 2}")
 
 
-@pytest.mark.parametrize(
-    ("event", "name"),
-    [("jit(f)", "f"), ("f", "f"), ("jit(<lambda>)", "<lambda>"), ("pmap(f(x))", "f(x)"), ("jit(f\ng)", "f\ng")],
-)
-def test_the_program_is_named_as_its_function(event: str, name: str):
-    assert watch.program_name(event) == name
-
-
 @given(st.text(max_size=200))
-def test_any_event_name_is_read(event: str):
-    assert watch.program_name(f"jit({event})") == event
+def test_the_program_is_named_as_its_function(name: str):
+    assert watch.program_name(f"jit({name})") == watch.program_name(f"pmap({name})") == name
+    assert watch.program_name("f") == "f"
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -346,3 +342,37 @@ def test_settings_of_earlier_calls_are_not_guessed():
 
     assert kind == "unknown"
     assert "by a jax.jit with other settings" in text
+
+
+# ---- `watching/signatures.py`: the parts of a pytree besides its arrays ---------------------------------------------
+
+Pair = namedtuple("Pair", "mean, name")
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Layer:
+    weight: Any
+    bias: Any
+    activation: str = "relu"
+
+
+def test_whatever_is_no_array_has_its_path() -> None:
+    value = {"layers": [Layer(jnp.ones(3), None)], "state": Pair(jnp.ones(2), "adam"), "rate": 0.5}
+
+    assert attributes(value, "model") == {
+        "model['layers'][0].bias": None,
+        "model['layers'][0].activation": "relu",
+        "model['state'].name": "adam",
+        "model['rate']": 0.5,
+    }
+    assert attributes(None, "mask") == {"mask": None}
+    assert attributes(jnp.ones(3), "x") == {}
+
+
+def test_an_object_that_holds_itself_ends_and_a_huge_one_is_cut_off() -> None:
+    layer = Layer(jnp.ones(3), 1)
+    layer.bias = layer
+
+    assert attributes(layer, "m") == {"m.activation": "relu"}
+    assert len(attributes(list(range(10 * MOST)), "x")) == MOST
