@@ -108,6 +108,7 @@ experiment f.py:double f32[8] --variants donat
 experiment f.py:double f32[8] --variants donate --given donate
 experiment f.py:double f32[8] --variants donate --given donate=7
 experiment f.py:double f32[8] --variants bf16 --given donate=0
+experiment f.py:double f32[8] --variants bf16 --given batch=x
 experiment f.py:double f32[{n}] -p n=4,8
 experiment f.py:double f32[8] --output no/such/folder
 experiment f.py:double f32[8] --variant donate

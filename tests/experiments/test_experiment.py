@@ -21,7 +21,7 @@ from measurement_strategies import measured
 
 import benchax
 from benchax.case import make_case
-from benchax.errors import NotAvailable, UsageError
+from benchax.errors import NotAvailable
 from benchax.experiments.experiment import describe_break_evens, describe_program, describe_programs, run_experiment
 from benchax.experiments.variant import Variant
 from benchax.experiments.variants import VARIANTS
@@ -138,20 +138,6 @@ def test_a_step_under_a_filtering_jit_is_tried_as_one_under_jax_jit() -> None:
 
     assert {"donate", "bf16"} <= {row.name for row in found.rows}
     assert "without-wrapper" in [remark.code for remark in found.remarks]
-
-
-@pytest.mark.parametrize(
-    ("names", "given", "problem", "expected"),
-    [
-        (["bf61"], None, "there is no variant 'bf61'", "'bf16'?"),
-        (["bf16"], {"donate": "0"}, "something is given for 'donate'", "bf16"),
-    ],
-)
-def test_unknown_variants_and_values_for_others_are_refused_before_anything_runs(names, given, problem, expected):
-    with pytest.raises(UsageError, match=problem) as error:
-        tried(abs, "f32[8]", variants=names, given=given)
-
-    assert expected in error.value.expected
 
 
 def test_all_at_once_and_each_off_in_turn() -> None:

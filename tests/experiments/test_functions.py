@@ -15,11 +15,9 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from labs_by_hand import ScriptedLab
 
 from benchax.case import Case, make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import argument_name, converted, find_batch, make_pure, plain, side_by_side
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.inputs import make_inputs
@@ -31,10 +29,10 @@ def jitted(state, x, axis=0):
     return state + x.sum(axis)
 
 
-def called(case: Case):
+def call(case: Case) -> Any:
     inputs = make_inputs(case, 0)
     args, kwargs = inputs.renewed()
-    return program_of(case).call(*args, **kwargs)
+    return program_of(case, inputs).call(*args, **kwargs)
 
 
 def test_a_jitted_function_is_opened_with_what_it_declares() -> None:
@@ -56,7 +54,7 @@ def test_cases_with_the_same_inputs_stay_as_they_are() -> None:
     assert side_by_side(case, case) == (case, case)
 
 
-def test_two_cases_with_inputs_of_their_own_give_what_each_gives_alone() -> None:
+def test_two_cases_with_inputs_of_their_own_give_what_each_gives_alone_and_donate_their_own() -> None:
     case = plain(make_case(jitted, ("f32[3]", "f32[3,4]"), {"axis": 1}))
     other = Case(case.fn, partial(converted, case, 0, "bfloat16"), case.id, case.static, case.donate)
 
@@ -64,16 +62,8 @@ def test_two_cases_with_inputs_of_their_own_give_what_each_gives_alone() -> None
 
     assert one.inputs is two.inputs
     for alone, beside in ((case, one), (other, two)):
-        assert called(beside).dtype == called(alone).dtype
-        np.testing.assert_array_equal(called(beside), called(alone))
-
-
-def test_beside_another_each_donates_its_own_arguments_only() -> None:
-    case = plain(make_case(jitted, ("f32[3]", "f32[3,4]"), {"axis": 1}))
-    other = Case(case.fn, partial(converted, case, 0, "bfloat16"), case.id, case.static, case.donate)
-
-    one, two = side_by_side(case, other)
-
+        assert call(beside).dtype == call(alone).dtype
+        np.testing.assert_array_equal(call(beside), call(alone))
     assert (one.donate, two.donate) == ((0,), (3,))
 
 
@@ -176,23 +166,7 @@ def test_without_rows_there_is_no_batch() -> None:
         found(jnp.sin, "f32[]")
 
 
-def test_an_experiment_that_takes_no_batch_apart_refuses_one() -> None:
-    with pytest.raises(UsageError) as error:
-        run_experiment(make_case(matmul, ("f32[4,4]", "f32[4,4]")), ["bf16"], ScriptedLab(), {"batch": "x"})
-
-    assert error.value.problem == "batch='x' is given, and no variant that is tried takes a batch apart"
-    assert set(error.value.expected.removeprefix("one of: ").split(", ")) == {
-        name for name, variant in VARIANTS.items() if variant.cuts_batch
-    }
-
-
 # ---- Steps under the jits of equinox and flax.nnx, as functions of arrays alone ----
-
-
-def call(case: Case) -> Any:
-    inputs = make_inputs(case, 0)
-    args, kwargs = inputs.renewed()
-    return program_of(case, inputs).call(*args, **kwargs)
 
 
 def equinox_step(donate: str = "none") -> Case:

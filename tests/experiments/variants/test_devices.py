@@ -15,16 +15,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import meshes_by_hand
 import numpy as np
-import pipelines_by_hand
 import pytest
+from devices_by_hand import try_recorded, try_unhindered
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
 from labs_by_hand import ScriptedLab
 from stack_depths import count_frames, under
-from xspace_by_hand import Event, op, plane, space
+from xspace_by_hand import US, Event, op, plane, space
 
 from benchax.case import Case, make_case
 from benchax.discovery import target_cases
@@ -273,7 +272,7 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
 @pytest.mark.serial
 @tells_runs
 def test_devices_that_are_taken_for_real_are_recorded() -> None:
-    lab = ScriptedLab(answers={devices.try_meshes: meshes_by_hand.try_recorded})
+    lab = ScriptedLab(answers={devices.try_meshes: try_recorded})
 
     (curve,) = DEVICES.plan(case(), "1,2")(lab)
 
@@ -288,10 +287,6 @@ def test_devices_that_are_taken_for_real_are_recorded() -> None:
 
 
 # ---- Idle devices in traces made by hand ----
-
-
-US = 10**6
-"""Picoseconds."""
 
 
 def trace(*events: Event) -> bytes:
@@ -502,11 +497,6 @@ def stages(count: int) -> list[Any]:
     return [functools.partial(layer, jnp.full((16, 16), 0.01 * i)) for i in range(1, count + 1)]
 
 
-def facts_of_stages(found: Experiment, label: str) -> dict[str, str]:
-    (point,) = [point for point in found.curves[0].points if point.label == label]
-    return dict(point.facts)
-
-
 @pytest.fixture(scope="module")
 def shared() -> Experiment:
     return pipeline(stages(COUNT), "f32[24,16]", micro_batches=(1, 4, 5))
@@ -514,15 +504,15 @@ def shared() -> Experiment:
 
 @pytest.mark.slow
 def test_a_point_says_what_is_handed_on_and_the_formula_for_idle_devices(shared) -> None:
-    found = facts_of_stages(shared, "4")
+    found = facts(shared.curves[0], "4")
 
     # 24 x 16 float32 at each border
     assert found["handed on:"] == f"{1.5 * (COUNT - 1):.2f} KiB in {4 * (COUNT - 1)} transfers"
     assert "wrong result:" not in found
     assert shared.signature == "f32[24,16]"
     label = "idle by the formula, if stages are equal:"
-    assert facts_of_stages(shared, "1")[label] == f"{100 * (COUNT - 1) / COUNT:.0f} %"
-    assert facts_of_stages(shared, "5") == {"not available:": "the 24 rows of x do not divide into 5 micro-batches"}
+    assert facts(shared.curves[0], "1")[label] == f"{100 * (COUNT - 1) / COUNT:.0f} %"
+    assert facts(shared.curves[0], "5") == {"not available:": "the 24 rows of x do not divide into 5 micro-batches"}
     assert "micro-batches through stages on a device each" in str(shared)
 
 
@@ -531,19 +521,19 @@ def test_devices_that_share_cores_are_not_timed(shared) -> None:
     assert {point.seconds for point in shared.curves[0].points} == {None}
     assert shared.curves[0].sentence.startswith(f"{COUNT} fake devices share {count_cores()} core")
     assert "times, busy and idle devices are not measured" in shared.curves[0].sentence
-    assert "idle in a profile:" not in facts_of_stages(shared, "1")
+    assert "idle in a profile:" not in facts(shared.curves[0], "1")
 
 
 @pytest.mark.slow
 @pytest.mark.serial
 @tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
-    monkeypatch.setattr(devices, "try_pipeline", pipelines_by_hand.try_unhindered)
+    monkeypatch.setattr(devices, "try_pipeline", try_unhindered)
 
     found = pipeline(stages(2), "f32[4096,16]", micro_batches=(1,), name="two")
 
     (point,) = found.curves[0].points
-    told = facts_of_stages(found, "1")
+    told = facts(found.curves[0], "1")
     assert point.seconds is not None or "not timed:" in told, told
     assert "idle in a profile:" in told, told
     # One part is on one device at a time, however long it is there: percentages are rounded.

@@ -134,9 +134,6 @@ def test_a_function_that_fails_and_another_backend_are_rows(found: Measurement, 
 # ---- Starts with an empty and with a filled cache. Two starts are real; verdicts are about starts by hand ----
 
 
-SMALL = make_case(lambda x: jnp.tanh(x @ x).sum(), ("f32[32,32]",))
-
-
 class Starts:
     """`seconds` of the cold and the warm start, pair by pair, over and over."""
 
@@ -153,14 +150,14 @@ class Starts:
 
 
 def cache_row(starts: Any, pairs: str = "4") -> Any:
-    (cache_row,) = VARIANTS["cache"].plan(SMALL, pairs)(ScriptedLab(answers={start: starts}))
+    (cache_row,) = VARIANTS["cache"].plan(CASE, pairs)(ScriptedLab(answers={start: starts}))
     return cache_row
 
 
 @pytest.mark.slow
 def test_the_second_start_reads_what_the_first_one_wrote(tmp_path: Path) -> None:
     lab = WorkerLab(DEFAULTS)
-    cold, warm = (lab.call_alone(start, (SMALL, 0, str(tmp_path)), name="the start") for _ in range(2))
+    cold, warm = (lab.call_alone(start, (CASE, 0, str(tmp_path)), name="the start") for _ in range(2))
 
     assert isinstance(cold, Start)
     assert isinstance(warm, Start)
@@ -207,14 +204,14 @@ def test_a_start_that_fails_is_a_row() -> None:
 @pytest.mark.parametrize("text", ["3", "x", "", "-4", "²", "1001"])
 def test_too_few_pairs_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cache=") as error:
-        VARIANTS["cache"].plan(SMALL, text)
+        VARIANTS["cache"].plan(CASE, text)
 
     assert "from 4 to 1000" in error.value.expected
 
 
 def test_what_is_not_compiled_as_a_whole_is_not_available() -> None:
     with pytest.raises(NotAvailable, match="only a jitted function"):
-        VARIANTS["cache"].plan(SMALL.eager())
+        VARIANTS["cache"].plan(CASE.eager())
     compiled = jax.jit(jnp.sin).lower(1.0).compile()
     with pytest.raises(NotAvailable, match="only a jitted function"):
         VARIANTS["cache"].plan(make_case(compiled, (1.0,)))

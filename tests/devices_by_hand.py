@@ -1,4 +1,4 @@
-"""Meshes in a worker whose fake devices are treated as real ones: recorded, though what is seen there says nothing."""
+"""Meshes and pipelines in a worker that takes fake devices for real ones, though what it sees there says nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from benchax.workers.task import Say, task
 
 @task
 def try_recorded(argument: Any, say: Say) -> DeviceSweep:
-    """In the worker."""
+    """In the worker: records each mesh."""
     tried = devices._try_mesh
     devices.time_calls = lambda call: Estimate(1.0, 0.5, 2.0)
     devices._try_mesh = lambda *given, is_timed: tried(*given, is_timed=True)
     return devices.try_meshes(argument, say)
+
+
+@task
+def try_unhindered(argument: Any, say: Say) -> DeviceSweep:
+    """In the worker: times each pipeline, even where the machine has too few cores."""
+    devices.skip_reason_of = lambda devices, cores, slowdown: ""
+    return devices.try_pipeline(argument, say)
