@@ -12,7 +12,7 @@ import pytest
 from measurement_strategies import RICH, exact, measured
 
 from benchax.errors import StoreError, UsageError
-from benchax.model import CaseId, Measurement, Program
+from benchax.model import CaseId, Comparison, Measurement, Program, Version
 from benchax.store import baselines, comparisons
 from benchax.store.baselines import by_case, list_baselines, program, remove, rows_of, set_baseline
 from benchax.store.database import DatabaseStore, open_store
@@ -213,6 +213,19 @@ def test_an_old_database_is_read_and_left_as_it_is_until_the_next_row_or_name(ol
     old.append(with_program(b"content", "g", "r2"))
     *others, newest = old.query()
     assert (exact(others), program(old, newest)) == (rows, b"content")
+
+
+def test_a_database_of_version_2_is_read_with_its_programs_names_and_comparisons(store: DatabaseStore) -> None:
+    store.append(with_program(b"content"))
+    named = set_baseline(store, "v1", "run")
+    comparison = Comparison(CaseId("f"), "run", Version("v1"), Version("now"), "unclear", "no time was left")
+    comparisons.append(store, [comparison])
+    store.place.write(lambda c: c.execute("UPDATE meta SET value = '2' WHERE name = 'schema'"))
+
+    assert list_baselines(store) == [named]
+    assert [program(store, m) for m in rows_of(store, "v1")] == [b"content"]
+    assert comparisons.history(store, CaseId("f")) == [comparison]
+    assert [each.count for each in comparisons.list_series(store)] == [1]
 
 
 def test_a_migration_that_fails_changes_nothing(old: DatabaseStore, monkeypatch: pytest.MonkeyPatch) -> None:

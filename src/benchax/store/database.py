@@ -151,8 +151,9 @@ class DatabaseStore:
 
         return self.place.write(migrated)
 
-    def read(self, work: Callable[[Connection], T], without: T, since: int = SCHEMA) -> T:
-        """Runs `work` on one state of the tables; `without` where they are of a version before `since`.
+    def read(self, work: Callable[[Connection], T], without: T, since: int = 2) -> T:
+        """Runs `work` on one state of the tables; `without` where they are of a version before `since`. Version 1 has
+        rows, and version 2 the rest that is read here.
 
         Raises:
             StoreError: nothing was ever stored there, or the store cannot be read.
