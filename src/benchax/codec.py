@@ -12,7 +12,7 @@ import marshal
 import types
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_type_hints
 
 from benchax.errors import UPGRADE, FormatError
 from benchax.json_values import Mismatch, converter
@@ -64,7 +64,7 @@ def decode(text: str) -> Measurement:
 def load(text: str) -> Any:
     """The JSON of a document, which need not be one of ours. Raises `FormatError` if it is no JSON."""
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return _JSON.decode(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a document of benchax: {quote(text)} ({error})", "one JSON object") from error
 
@@ -92,10 +92,14 @@ def _decoded(document: object, hint: Any) -> Any:
     return _convert(document, hint)
 
 
-def _convert(document: object, hint: Any) -> Any:
+def _convert(document: object, hint: Any, path: str = "") -> Any:
+    """Args:
+    path: of this part within its document.
+    """
     try:
         return converter(hint).decode(document)
     except Mismatch as mismatch:
+        mismatch.path = path + mismatch.path
         raise FormatError(f"a document of benchax is damaged: {mismatch}", mismatch.expected) from mismatch
 
 
@@ -123,15 +127,15 @@ def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
     head, _, rest = text.partition(',"blocks":[')
     document: dict[str, Any] = load(head + rest.partition("]}]")[2])
     _check_version(document)
-    if "environment" in document:
-        document["environment"] = _share_environment(marshal.dumps(document["environment"], 2))
+    for name in _SHARED.keys() & document.keys():
+        document[name] = _share(name, marshal.dumps(document[name], 2))
     return _convert(document, Comparison)
 
 
-@lru_cache(maxsize=4096)
-def _share_environment(marshalled: bytes) -> Environment | None:
-    """Comparisons of one commit have the same environment, and decoding it takes longer than the rest."""
-    return _convert(marshal.loads(marshalled), Environment | None)
+@lru_cache(maxsize=8192)
+def _share(name: str, marshalled: bytes) -> Any:
+    """Decodes what many comparisons have in common: it takes longer than the rest."""
+    return _convert(marshal.loads(marshalled), _SHARED[name], f".{name}")
 
 
 def encode_inspection(i: Inspection) -> str:
@@ -179,3 +183,5 @@ def _reject_constant(token: str) -> NoReturn:
 
 
 _PARAMS = converter(tuple[tuple[str, Any], ...])
+_JSON = json.JSONDecoder(parse_constant=_reject_constant)
+_SHARED = {name: get_type_hints(Comparison)[name] for name in ("case", "baseline", "candidate", "environment")}

@@ -24,8 +24,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 from benchax.stats.intervals import normal_deviation
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
 
 WINDOW = 50
 P = 0.001
@@ -132,9 +137,7 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     # differences.
     sums = np.zeros((size + 1, size + 1))
     sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
-    split, end = np.triu_indices(size + 1, k=1)
-    inside = (split >= LEAST) & (end - split >= LEAST)
-    split, end = split[inside], end[inside]
+    split, end = _list_splits(size)
     n, m = split, end - split
     first = sums[split, split]
     between = sums[split, end] - first
@@ -142,6 +145,16 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     inner = m / (n - 1) * (first / 2) + n / (m - 1) * within_second
     best = int((2 / (n + m) * (between - inner)).argmax())
     return int(split[best]), int(end[best])
+
+
+@cache  # windows have few lengths
+def _list_splits(size: int) -> tuple[NDArray[int64], NDArray[int64]]:
+    """Returns all (place, end) that leave `LEAST` values on both sides."""
+    import numpy as np  # noqa: PLC0415
+
+    split, end = np.triu_indices(size + 1, k=1)
+    inside = (split >= LEAST) & (end - split >= LEAST)
+    return split[inside], end[inside]
 
 
 def _merge(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:

@@ -173,7 +173,10 @@ class Connection:
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Returns the rows that the statement gives."""
         cursor = self.driver.execute(self._adapt(statement), [encode_text(value) for value in values])
-        return [tuple(map(decode_text, row)) for row in cursor] if cursor.description else []
+        if not cursor.description:
+            return []
+        # Most texts are stored as they are, and a call for each value would take most of the time.
+        return [tuple([decode_text(v) if type(v) is str and v[:1] == '"' else v for v in row]) for row in cursor]
 
     def scalar(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Returns the first value of the first row; None without a row."""

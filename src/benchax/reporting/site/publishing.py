@@ -53,7 +53,7 @@ from benchax.reporting.site.pages import (
 )
 from benchax.store.comparisons import (
     CaseActivity,
-    Row,
+    TimelineRow,
     list_activity,
     read_comparisons,
     read_environment,
@@ -459,7 +459,9 @@ class CaseWriter:
         numbers = list_entries(times, TIMES), list_entries(ratios, RATIOS)
         return WrittenCase(summary, is_changed, facts, first_seen, list(timers), list(baselines), *numbers)
 
-    def _describe_environments(self, rows: Sequence[Row], compared: Sequence[Comparison]) -> dict[str, dict[str, str]]:
+    def _describe_environments(
+        self, rows: Sequence[TimelineRow], compared: Sequence[Comparison]
+    ) -> dict[str, dict[str, str]]:
         """Their facts by fingerprint, in the order in which they came."""
         for row in rows:
             if row.fingerprint not in self._facts:
