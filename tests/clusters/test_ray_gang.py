@@ -8,17 +8,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from process_ends import wait_until_gone
+from simulated_agents import simulate_node
 
+from benchax.clusters import ray_agents
+from benchax.clusters.agents import CallEnded, Node, NodeJoined, NodeLost
 from benchax.clusters.cases import measure_cases, nprocs_of
-from benchax.clusters.ray_agents import Seat, deal
+from benchax.clusters.ray_agents import RayGang, Seat, Team, deal
 from benchax.discovery import collect
 from benchax.errors import UsageError
+from benchax.model import Failure
 from benchax.options import DEFAULTS, resolve
 from benchax.progress import quiet
 from benchax.store.load import load
@@ -155,6 +162,45 @@ def test_what_cannot_be_ranks_of_a_run_is_refused_before_a_node_is_asked(files: 
         "cases of nprocs 2, 4, none are given with --on\nexpected one number for all of them\n\n"
         "hint: a run for each number"
     )
+
+
+class Actor:
+    """Of a rank. Its only call ends at once."""
+
+    def __init__(self, end: Callable[[Future[Any]], None]) -> None:
+        self.future: Future[Any] = Future()
+        end(self.future)
+        self.ask = SimpleNamespace(remote=lambda *_: SimpleNamespace(future=lambda: self.future))
+
+
+@pytest.mark.parametrize("has_hosts", [True, False])
+def test_a_gang_that_is_lost_has_a_successor_or_ends_its_call(
+    has_hosts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = simulate_node(1), simulate_node(2)
+    actors = [Actor(lambda future: None), Actor(lambda future: future.set_exception(OSError("node died")))]
+    killed: list[Any] = []
+
+    def form(gang: RayGang) -> Node:
+        if not has_hosts:
+            raise UsageError("2 nodes were not there", "2 nodes")
+        return second
+
+    monkeypatch.setattr(ray_agents, "require", lambda *_, **__: None)
+    monkeypatch.setattr(RayGang, "_form", form)
+    exceptions = SimpleNamespace(RayTaskError=KeyError)
+    gang = RayGang(SimpleNamespace(exceptions=exceptions, kill=lambda actor, **_: killed.append(actor)), tmp_path, 2)
+    gang.teams[first.id] = Team(first.id, actors, ["a", "b"], node=first)
+    gang.submit(first, 7, SimpleNamespace(seal=lambda: None))  # type: ignore[arg-type]
+
+    events = gang.collect(lambda ticket, message: None)
+
+    why = "rank 1 of 2 ranks: lost on b: node died"
+    lost = NodeLost(first, why)
+    ended = CallEnded(7, first, Failure("node_lost", "start", why))
+    assert events == ([lost, NodeJoined(second)] if has_hosts else [ended, lost])
+    assert killed == actors
+    assert first.id not in gang.teams
 
 
 class TestOnTwoNodes:

@@ -99,6 +99,21 @@ def test_a_stat_that_does_not_fit_into_its_event_is_refused(stat: bytes) -> None
     assert "at byte" in refused(block(1, block(3, block(4, number(1, 1) + block(4, stat)))))
 
 
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (b"\x22", "a number without an end at byte 9"),
+        (b"\x22\x05\x08\x01", "field 4 is longer than what holds it at byte 8"),
+        (b"\x22\x85\x01\x08\x01", "field 4 is longer than what holds it at byte 8"),
+    ],
+)
+def test_an_event_that_does_not_fit_into_its_line_is_refused(event: bytes, said: str) -> None:
+    """It comes after one that does, and the bytes that follow are of another line."""
+    line = block(4, number(1, 1)) + event
+
+    assert said in refused(block(1, block(3, line) + block(3, block(4, number(1, 2)))))
+
+
 @given(st.binary(max_size=200))
 @settings(max_examples=300)
 def test_garbage_is_read_or_refused_and_nothing_else(data: bytes) -> None:

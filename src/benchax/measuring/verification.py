@@ -298,8 +298,6 @@ def _wide(dtype: Any) -> Any:
 
 
 def _widened(value: Any) -> Any:
-    if isinstance(value, float | complex):
-        return np.asarray(value, _wide(np.asarray(value).dtype))
     dtype = getattr(value, "dtype", None)
     return value.astype(_wide(dtype)) if dtype is not None and is_inexact(dtype) else value
 

@@ -357,7 +357,7 @@ class StackSampler(PacedSampler):
     def __init__(self) -> None:
         super().__init__()
         self.taken = 0
-        self._clock = _ThreadClock(0)
+        self._clock: _ThreadClock | None = None
         self._before: tuple[int, int] | None = None
 
     def sample(self, frame: FrameType, late_s: float) -> None:
@@ -373,7 +373,7 @@ class StackSampler(PacedSampler):
 
     def _processor_time(self) -> dict[str, int]:
         """Returns the thread's processor time since the last sample, and the time since that sample."""
-        if self._clock.thread != self.thread:
+        if self._clock is None or self._clock.thread != self.thread:
             self._clock, self._before = _ThreadClock(self.thread), None
         used, now = self._clock.read(), time.perf_counter_ns()
         before, self._before = self._before, (used, now)
