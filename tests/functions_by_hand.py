@@ -1,6 +1,10 @@
-"""Inputs and functions: short, long, slow at first, and without an end."""
+"""Inputs and functions: short, long, slow at first, and without an end; and calls that stand deep in Python."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,3 +40,16 @@ def slow_at_first():
         return x
 
     return fn
+
+
+def under(frames: int, call: Callable[[], Any]) -> Any:
+    """`call()`, so many frames further down."""
+    return call() if frames == 0 else under(frames - 1, call)
+
+
+def count_frames() -> int:
+    """Frames above the caller's."""
+    frame, count = sys._getframe().f_back, 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count

@@ -39,15 +39,13 @@ def test_where_nothing_changes_there_is_one_stretch() -> None:
     listed[30:] = on(replace(HOST, commit="abc", branch="x", is_dirty=True, benchax="9"), listed[30:])
 
     found, failures = history(listed), history(series([None, None]))
+    small = history(series(stepping([(30, 1.0), (30, 1.02)], sd=0.001)))
 
     assert (found.changes, found.breaks, found.jump) == ((), (), None)
     assert [stretch.places for stretch in found.stretches] == [tuple(range(60))]
     assert all(c.blocks == () for c in found.points)  # samples are left behind
     assert (failures.stretches, failures.changes, failures.breaks, failures.jump) == ((), (), (), None)
-
-
-def test_a_steady_change_below_three_percent_has_no_name() -> None:
-    assert history(series(stepping([(30, 1.0), (30, 1.02)], sd=0.001))).changes == ()
+    assert small.changes == ()  # a steady change below 3 % has no name
 
 
 def test_a_comparison_without_a_ratio_is_kept_and_in_no_stretch() -> None:

@@ -103,17 +103,12 @@ def test_a_wrong_result_a_failure_and_no_time_have_no_place() -> None:
 @pytest.mark.parametrize(
     ("stage", "is_at_fault"), [("build", True), ("build of b", True), ("build of c", False), ("rounds", False)]
 )
-def test_who_is_at_fault_says_the_stage(stage: str, is_at_fault: bool) -> None:
-    failure = failing("b", stage)
+def test_who_is_at_fault_says_the_stage_and_where_others_ran_it_is_nobody_else(stage: str, is_at_fault: bool) -> None:
+    failure, late = failing("b", stage), failing("c", "warm-up")
+    found = Comparisons((versus("a", "b", "same", 1.0), late), ranked({"a": 1.0}), ("a", "b", "c"))
 
     assert Comparisons((failure,), labels=("a", "b", "c")).is_at_fault(failure) is is_at_fault
-
-
-def test_where_others_ran_a_failure_is_nobody_elses() -> None:
-    failure = failing("c", "warm-up")
-    found = Comparisons((versus("a", "b", "same", 1.0), failure), ranked({"a": 1.0}), ("a", "b", "c"))
-
-    assert found.is_at_fault(failure)
+    assert found.is_at_fault(late)
     assert found.unranked == {"c": "failed: crashed in warm-up"}
 
 

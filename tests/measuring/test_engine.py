@@ -148,13 +148,13 @@ def test_every_number_that_is_missing_has_a_reason(bench):
             assert value is not None or m.why_absent(path), (kind, path)
 
 
-def test_a_donating_function_leaves_the_callers_array_alone(bench):
-    x = jnp.ones(64)
+def test_a_donating_function_leaves_the_callers_array_alone_also_inside_an_unjitted_one(bench):
+    x, donating = jnp.ones(64), jax.jit(lambda x: x + 1, donate_argnums=0)
 
-    m = bench(jax.jit(lambda x: x + 1, donate_argnums=0), x)
+    m, unjitted = bench(donating, x), bench(lambda x: donating(x), x, jit=False)
 
-    assert m.failure is None
-    assert not x.is_deleted()
+    assert (m.failure, unjitted.failure) == (None, None)
+    assert x.sum() == 64
     assert m.memory.alias_bytes == 256
 
 
@@ -205,16 +205,6 @@ def test_a_reference_that_is_known_is_not_computed_again(bench_case):
 
     assert not m.numerics.agrees
     assert [kind for kind in calls if issubclass(kind, jax.Array) and "Tracer" not in kind.__name__] == []
-
-
-def test_what_an_unjitted_function_donates_is_found_out_and_the_arguments_stay(bench):
-    donating = jax.jit(lambda x: x * 2, donate_argnums=0)
-    x = jnp.ones(1000)
-
-    m = bench(lambda x: donating(x), x, jit=False)
-
-    assert m.failure is None
-    assert x.sum() == 1000
 
 
 def test_memory_of_an_unjitted_function_is_read_with_few_calls(bench):

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions_by_hand import count_frames, under
 from jax_versions import tells_runs
-from stack_depths import count_frames, under
 
 from benchax import bench
 from benchax.clock import handlers, tier
@@ -270,7 +270,7 @@ def test_a_program_around_the_function_refuses_what_it_cannot_serve_and_says_why
 @pytest.mark.parametrize("name", ["in_graph", "loop"])
 def test_repetitions_inside_a_program_are_neither_hoisted_nor_deleted(name, subject):
     """Twenty times the steps take about twenty times the time."""
-    short, long = (TIMERS[name].prepare(subject(steps(n), jnp.ones(512))) for n in (500, 10_000))
+    short, long = (TIMERS[name].prepare(subject(steps(n), jnp.ones(512))) for n in (250, 5_000))
 
     ratios = [per_call_s(long, 4, 5) / per_call_s(short, 80, 5) for _ in range(3)]
 

@@ -1,4 +1,6 @@
-"""The protocol of `benchax doctor --aa`: what is planted, when it ends, what it keeps. Judges are made up."""
+"""The protocol of `benchax doctor --aa`: what is planted, when it ends, what it keeps, and what counts as
+an error. Judges are made up.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from comparisons_by_hand import compared
 
 from benchax.case import make_case
-from benchax.comparing.error_rates import Trial
+from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.comparing.sequential import Effort
 from benchax.measuring.inputs import make_inputs
-from benchax.model import Comparison
+from benchax.model import Block, Comparison, Failure
 from benchax.paired_runs import protocol
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.protocol import KERNELS, Kernel
@@ -115,3 +118,50 @@ def test_a_real_round_judges_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
     effect = found.effect("steps", 3.0)
     assert effect is not None
     assert effect.ratio > 1.5
+
+
+# ---- what is counted as an error -----------------------------------------------------------------------------------
+
+
+BROKEN = replace(compared(0, None), baseline_value=None, failure=Failure("timeout", "rounds", "too slow"))
+FOUND = ErrorRates(
+    (
+        Trial("sum", 0.0, compared(0, 1.0)),
+        Trial("sum", 0.0, compared(1, 1.05)),
+        Trial("sum", 0.05, compared(2, 1.05)),
+        Trial("sum", 0.05, BROKEN),
+    ),
+    elapsed_s=6.0,
+)
+
+
+def test_verdicts_are_counted_by_what_was_planted_and_what_could_not_be_run_is_none() -> None:
+    unchanged, slower = FOUND.tallies()
+
+    assert (unchanged.planted, dict(unchanged.verdicts)) == (0.0, {"same": 1, "slower": 1})
+    assert (slower.planted, dict(slower.verdicts)) == (0.05, {"slower": 1})
+    assert (slower.judged, slower.failed) == (1, 1)
+    assert FOUND.per_verdict_s == 2.0
+
+
+def test_without_a_verdict_nothing_is_claimed() -> None:
+    found = ErrorRates((Trial("sum", 0.0, BROKEN),), elapsed_s=6.0)
+
+    assert found.per_verdict_s is None
+    assert found.effect("sum", 0.0) is None
+    assert found.baseline_s("sum") is None
+    assert found.tally(0.0).at_most("slower") == 1.0
+
+
+def test_the_real_effect_is_that_of_all_trials_together() -> None:
+    times = [1.04, 1.05, 1.06, 1.07] * 5
+    trials = [
+        Trial("sum", 0.05, compared(0, 1.05, blocks=(Block(0, (1.0,) * 20, tuple(t + shift for t in times)),)))
+        for shift in (-0.001, 0.001)
+    ]
+
+    effect = ErrorRates(tuple(trials)).effect("sum", 0.05)
+
+    assert effect is not None
+    assert (effect.pairs, effect.blocks) == (40, 2)
+    assert effect.ratio == pytest.approx(1.055, abs=0.002)

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices_by_hand import try_recorded, try_unhindered
+from functions_by_hand import count_frames, under
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
 from labs_by_hand import ScriptedLab
-from stack_depths import count_frames, under
 from xspace_by_hand import US, Event, op, plane, space
 
 from benchax.case import Case, make_case
