@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from html.parser import HTMLParser
 
-from html_reader import Reader
 from rich.cells import cell_len
 
 from benchax.reporting import html, markdown, terminal
@@ -36,6 +36,35 @@ TAGS = {
 """All that the renderer for notebooks makes."""
 DRAWN = TAGS | {"g", "path", "text", "use", "defs", "clippath", "image"}
 """And what matplotlib does, of charts."""
+
+
+VOID = ("br", "hr", "meta")
+"""Elements that have no end."""
+
+
+class Reader(HTMLParser):
+    """Complains of what is left open, and of what is closed in another order."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.feed(fragment)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
 
 
 def too_wide(text: str, width: int) -> list[str]:

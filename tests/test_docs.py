@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
+import inspect
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+import warm_python
+from git_repositories import git
 
 import benchax
 from benchax.cli.main import COMMANDS
@@ -227,3 +237,142 @@ def test_each_requirement_points_at_a_page_and_a_test() -> None:
 
     assert {n for n, line in found.items() if "`test_" not in line or "](" not in line} == set()
     assert [*found] == list(range(1, 79))
+
+
+# ---- Every public name has an example in its docstring, which does what it says -------------------------------------
+
+SLOW = {
+    "GridResult", "checklist", "compare", "compare_jax",
+    "compare_ref", "compare_stored", "experiment", "grid", "profile", "Profile", "CompiledGridResult",
+}  # fmt: skip
+"""Their examples compare in new processes, or record."""
+BENCHMARKS = """
+import benchax
+
+
+@benchax.benchmark(args=("f32[8]",))
+def double(x):
+    return 2 * x
+"""
+
+
+def _marked(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """What `compare_ref` and its like find in the working folder: benchmarks, a commit and a run."""
+    (project / "benchmarks").mkdir()
+    (project / "benchmarks" / "bench_double.py").write_text(BENCHMARKS, encoding="utf-8")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+        git(project, *words)
+    return project
+
+
+@pytest.mark.parametrize("name", [_marked(name) for name in benchax.__all__])
+def test_the_example_of_a_public_name_does_what_it_says(name: str, repository: Path) -> None:
+    if name == "compare_stored":
+        run = [sys.executable, "-m", "benchax.cli.main", "run", "benchmarks", "--quick"]
+        subprocess.run(run, cwd=repository, check=True, capture_output=True)
+    given = {"benchax": benchax, "jax": jax, "jnp": jnp, "np": np, "pathlib": pathlib}
+    example = doctest.DocTestParser().get_doctest(inspect.getdoc(getattr(benchax, name)) or "", given, name, None, None)
+    said: list[str] = []
+
+    failed, _ = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+
+    assert failed == 0, "".join(said)
+
+
+# ---- docs/how-to/performance-guide.md is what examples/performance_guide.py writes ----------------------------------
+
+GUIDE = ROOT / "docs" / "how-to" / "performance-guide.md"
+QUICK_SECTION = "1. Compilation: what compiles again"
+"""A section that takes a second."""
+
+
+@pytest.fixture
+def guide_page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """With the sections of the guide."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import guide_page
+    import performance_guide
+
+    assert performance_guide.PAGE == GUIDE
+    return guide_page
+
+
+def test_the_page_has_every_section_with_its_present_code(guide_page: ModuleType) -> None:
+    page = GUIDE.read_text(encoding="utf-8")
+
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [one.title for one in guide_page.SECTIONS]
+    for one in guide_page.SECTIONS:
+        assert guide_page.before_output(one) in page, f"write it anew: --only {one.title!r}"
+
+
+def test_a_section_written_anew_has_the_structure_of_the_committed_one_and_the_others_stay(
+    tmp_path: Path, guide_page: ModuleType
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n## 6. Profiling\n\nas it was\n", encoding="utf-8")
+
+    command = [sys.executable, "examples/performance_guide.py", "--only", QUICK_SECTION, "--output", str(page)]
+    warm_python.run(command, cwd=ROOT, check=True)
+
+    assert without_numbers(guide_page.of_page(page)[QUICK_SECTION]) == without_numbers(
+        guide_page.of_page(GUIDE)[QUICK_SECTION]
+    )
+    assert list(guide_page.of_page(page)) == [QUICK_SECTION, "6. Profiling"]
+    assert guide_page.of_page(page)["6. Profiling"] == "## 6. Profiling\n\nas it was\n"
+
+
+def without_numbers(text: str) -> list[list[str]]:
+    """The words of each line; order of the table's lines apart, which is by time."""
+    words = [re.sub(r"[\d.,]+ ?(ns|µs|ms|s|%)?", "0", line).split() for line in text.splitlines()]
+    return sorted(words)
+
+
+# ---- What `make docs` has built -------------------------------------------------------------------------------------
+
+BUILT = DOCS / "_build" / "html"
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUIETLY = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--virtual-time-budget=15000",
+)  # fmt: skip
+
+built = pytest.mark.skipif(not (BUILT / "index.html").is_file(), reason="make docs has not built the pages here")
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[Path, str]:
+    return {page: page.read_text(encoding="utf-8") for page in BUILT.rglob("*.html")}
+
+
+@built
+def test_no_page_fetches_anything_from_elsewhere(pages: dict[Path, str]) -> None:
+    tags = r"<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=\"((?:https?:)?//[^\"]+)\""
+
+    assert {url for text in pages.values() for url in re.findall(tags, text)} == set()
+    styles = [file.read_text(encoding="utf-8") for file in BUILT.rglob("*.css")]
+    assert [url for text in styles for url in re.findall(r"(?:@import|url\()\s*[\"']?(https?:[^\"')]+)", text)] == []
+
+
+@built
+def test_every_public_name_can_be_searched_for() -> None:
+    index = (BUILT / "searchindex.js").read_text(encoding="utf-8")
+
+    assert [name for name in benchax.__all__ if f'"{name}"' not in index and f'"{name.lower()}"' not in index] == []
+
+
+@built
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+def test_the_search_works_from_disk() -> None:
+    address = f"{(BUILT / 'search.html').as_uri()}?q=watch_cache"
+
+    shown = subprocess.run(
+        [str(BROWSER), *QUIETLY, "--dump-dom", address], capture_output=True, encoding="utf-8"
+    ).stdout
+
+    assert 'href="reference/seeing-inside.html#watch_cache"' in shown

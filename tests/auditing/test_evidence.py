@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,10 +21,14 @@ from evidence_by_hand import judged
 
 import benchax
 from benchax.auditing import evidence as module
+from benchax.auditing.audit import ask
 from benchax.auditing.checklist import ITEMS, walk_checklist
 from benchax.auditing.evidence import Evidence, try_case
 from benchax.auditing.rule import NotApplicable, compute_values
 from benchax.auditing.rules import rules as every_rule
+from benchax.auditing.rules.eager import vmap_of_jit
+from benchax.auditing.rules.loops import unrolled_loop
+from benchax.auditing.rules.tracing import impure_function
 from benchax.case import make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotMeasured, UsageError
@@ -32,6 +36,7 @@ from benchax.experiments.lab import WorkerLab
 from benchax.measuring import program as programs
 from benchax.model import Comparison, Version
 from benchax.program.index import index
+from benchax.reporting.audit import quote_source
 from benchax.results.audit import Audit, Checked
 from benchax.watching.watch import watch
 from benchax.workers.pool import shared_pool
@@ -418,3 +423,59 @@ def test_random_keys_are_given_as_they_are() -> None:
 
     expected = 1 + jax.random.normal(key, (3,))
     np.testing.assert_allclose(asked([None, np.ones(3), key], 1), expected, rtol=1e-6)
+
+
+# ---- Functions that were typed: IPython keeps the text of cells, Python that of its prompt not -----------------------
+
+CELL = """\
+import jax, jax.numpy as jnp
+
+seen = []
+
+def f(x):
+    seen.append(x.shape)
+    for _ in range(100):
+        x = jnp.sin(x) * 1.1 + jnp.cos(x)
+    return x
+"""
+
+
+@pytest.fixture
+def of_a_cell() -> Iterator[Callable[..., Any]]:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    assert shell.run_cell(CELL).success
+    yield shell.user_ns["f"]
+    shell.history_manager.end_session()
+
+
+@pytest.fixture
+def of_a_prompt() -> Callable[..., Any]:
+    space: dict[str, Any] = {}
+    exec(compile(CELL, "<stdin>", "exec"), space)
+    return space["f"]
+
+
+def test_a_function_of_a_cell_is_the_users_and_its_lines_are_quoted(of_a_cell: Callable[..., Any]) -> None:
+    evidence = Evidence(make_case(of_a_cell, ("f32[4]",)))
+    (impure,), _ = ask(impure_function, evidence)
+    (unrolled,), _ = ask(unrolled_loop, evidence)
+
+    assert (impure.where, unrolled.where) == ((of_a_cell.__code__.co_filename, 6), (of_a_cell.__code__.co_filename, 7))
+    assert impure.where is not None
+    (quoted,) = quote_source(impure.where)
+    assert "> " in quoted.text
+    assert "seen.append(x.shape)" in quoted.text
+
+
+def test_of_a_function_without_text_nothing_is_called_fine_that_could_not_be_read(
+    of_a_prompt: Callable[..., Any],
+) -> None:
+    evidence = Evidence(make_case(of_a_prompt, ("f32[4]",)))
+    _, unrolled = ask(unrolled_loop, evidence)
+    _, mapped = ask(vmap_of_jit, evidence)
+    found, _ = ask(impure_function, evidence)
+
+    for checked in (unrolled, mapped):
+        assert checked.outcome == "not checked"
+        assert checked.why == "the source of the function cannot be read: it was typed at a prompt of Python"
+    assert len(found) == 1  # what was seen while it ran needs no source

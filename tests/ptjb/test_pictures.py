@@ -351,8 +351,6 @@ def test_another_parameter_and_the_tag_make_a_series_each() -> None:
 
 # ---- files of pictures: what matplotlib makes of the charts is tested where they are drawn --------------------------
 
-TEST = "tests/test_x.py::test_full"
-
 
 @pytest.mark.slow
 @settings(max_examples=4)

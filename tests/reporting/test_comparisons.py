@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,26 @@ from hypothesis import strategies as st
 from measurement_strategies import RICH, values_of
 from rich.cells import cell_len
 
+from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.errors import UsageError
-from benchax.model import Block, CaseId, Comparison, Failure, Numerics, Remark, Version
-from benchax.reporting import comparisons  # what plot needs
-from benchax.reporting.comparisons import LOOKS, MOST_WORDS, case_grid, change_name, chart, figure, function_grid, ticks
+from benchax.model import Block, CaseId, Comparison, Failure, Noise, Numerics, Remark, Version
+from benchax.reporting import (
+    comparisons,  # what plot needs
+    terminal,
+)
+from benchax.reporting.comparisons import (
+    LOOKS,
+    MOST_WORDS,
+    case_grid,
+    change_name,
+    chart,
+    document_of_error_rates,
+    figure,
+    function_grid,
+    ticks,
+    to_plain_data,
+)
 from benchax.reporting.document import Shade
 from benchax.reporting.figures import SYMBOLS
 
@@ -333,3 +349,35 @@ def test_one_is_marked_on_every_axis_and_no_mark_twice(low: float, high: float) 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=4))
 def test_any_ratios_can_be_drawn(ratios: list[float]) -> None:
     assert drawn_as(figure(Comparisons(tuple(version(str(i), r) for i, r in enumerate(ratios)))), "png")
+
+
+# ---- Sentences about error rates: what is claimed, how far it holds, and what is not known --------------------------
+
+
+def rates(*ratios: float, planted: float = 0.0) -> ErrorRates:
+    return ErrorRates(tuple(Trial("sum", planted, compared(n, r)) for n, r in enumerate(ratios)), 10.0 * len(ratios))
+
+
+NOT_RUN = Trial("sum", 0.1, replace(compared(0, None), failure=Failure("error", "build", "no")))
+ERROR_RATES = {
+    "no false alarm in few comparisons is no promise": rates(*[1.0] * 10),
+    "false alarms": rates(1.0, 1.1, 1.1, 0.9),
+    "what is found, with the least share that it shows": rates(*[1.05] * 9, 1.0, planted=0.05),
+    "what could not be run is not judged": ErrorRates((NOT_RUN,), 10.0),
+    "what the machine does not tell is not zero": replace(rates(1.0), noise=Noise()),
+}
+
+
+@pytest.mark.parametrize("name", ERROR_RATES)
+def test_error_rates_come_with_counts_intervals_and_what_they_promise(name: str, snapshot: Any) -> None:
+    assert terminal.to_text(document_of_error_rates(ERROR_RATES[name])) == snapshot
+
+
+def test_plain_data_is_json_with_none_for_what_is_unknown() -> None:
+    data = json.loads(json.dumps(to_plain_data(rates(1.0, 1.1)), allow_nan=False))
+
+    (change,) = data["changes"]
+    assert (change["judged"], change["slower"], change["same"]) == (2, 1, 1)
+    assert change["intervals"]["faster"][0] == 0.0
+    assert data["noise"]["load_1m"] is None
+    assert data["effects"][0]["planted"] == 0.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from html_reader import Reader
 from measurement_strategies import RICH
+from rendered_documents import Reader
 
 from benchax.model import CaseId
 from benchax.reporting.document import (

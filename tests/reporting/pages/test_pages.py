@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from html_reader import Reader
 from hypothesis import given
 from hypothesis import strategies as st
 from measurement_strategies import RICH
-from rendered_documents import missing, texts_of
+from rendered_documents import Reader, missing, texts_of
 from results_by_hand import every_result
 
 from benchax.errors import UsageError
