@@ -24,6 +24,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def children(pid: int) -> list[int]:
     """Also those that have ended and were not waited for."""
+    if pid == os.getpid() and _is_childless():
+        return []
     # The kernel's own list takes 0.1 ms. psutil reads /proc of all processes, which takes 1 ms or more.
     texts = _lists_of_threads(f"/proc/{pid}/task")
     if texts:
@@ -32,6 +34,18 @@ def children(pid: int) -> list[int]:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
         return []
+
+
+def _is_childless() -> bool:
+    """Asks the kernel, which takes 2 µs; the lists of 15 threads take 200. False where it can't be asked."""
+    try:
+        # WNOWAIT leaves a child that has ended to whoever waits for it.
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    except (AttributeError, OSError):  # Windows, and macOS before Python 3.13, have no such call
+        return False
+    return False
 
 
 def _lists_of_threads(folder: str) -> list[str]:
