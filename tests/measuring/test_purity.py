@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import cProfile
+import datetime
 import functools
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 import benchax
+from benchax.measuring import purity
 from benchax.measuring.purity import difference, watch_clock_reads
 from benchax.measuring.state import changes, state_of
 
@@ -198,6 +201,37 @@ def test_a_clock_that_is_read_while_tracing_is_a_remark_with_its_line(bench: Any
 # ---- clock reads ------------------------------------------------------------------------------------------------
 #
 # Which clocks a function reads while it is traced, and who else may be watching.
+
+
+@pytest.mark.parametrize("are_tools_taken", [False, True])
+def test_clocks_are_seen_however_they_are_called_and_in_this_thread_alone(
+    are_tools_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where other tools have taken `sys.monitoring`, as on Python 3.11, the watch asks for each call."""
+    if are_tools_taken:
+        monkeypatch.setattr(purity, "_TOOLS", ())
+    now = functools.partial(datetime.datetime.now)
+    reading = threading.Event()
+
+    def beside() -> None:
+        while not reading.wait(1e-4):
+            time.monotonic()
+
+    other = threading.Thread(target=beside)
+    other.start()
+    for _ in range(2):
+        with watch_clock_reads() as reads:
+            time.monotonic()
+            datetime.datetime.now(datetime.UTC)
+            time.perf_counter_ns(*())
+            now()
+    reading.set()
+    other.join()
+
+    # A partial calls in C, which Python does not see.
+    assert [read.name for read in reads] == ["time.monotonic", "datetime.now", "time.perf_counter_ns"]
+    assert {read.file for read in reads} == {__file__}
+    assert len({read.line for read in reads}) == 3
 
 
 def test_a_hook_of_a_debugger_is_put_back() -> None:

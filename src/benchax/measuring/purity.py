@@ -17,9 +17,11 @@ from __future__ import annotations
 import enum
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, CodeType
 from typing import Any, NamedTuple
 
 import jax
@@ -197,9 +199,12 @@ def _spec(value: Any) -> str:
 #
 # Finds a function's readings of the clock while it is traced: a compiled program keeps these values for good.
 #
-# Two traces do not show it: in float32 the seconds since 1970 step by 128. So Python reports the called functions
-# (`sys.setprofile`), and the user's own lines that read a clock are reported by name. The two traces find random
-# numbers: a generator with a fixed seed gives the same ones each time, and is fine.
+# Two traces do not show it: in float32 the seconds since 1970 step by 128. So Python reports what is called, and the
+# user's own lines that read a clock are reported by name. The two traces find random numbers: a generator with a fixed
+# seed gives the same ones each time, and is fine.
+#
+# `sys.monitoring` reports a call by a library once, ever. Up to Python 3.11 `sys.setprofile` reports each call and
+# return, which makes a trace take three times as long.
 
 
 # Functions of Python's own modules are written in C, and Python reports each of their calls.
@@ -228,31 +233,73 @@ def why_not_watched() -> str:
     """Why `watch_clock_reads` would find nothing now; empty if it looks."""
     # Up to Python 3.11, cProfile's hook is not a function and could not be restored.
     before = sys.getprofile()
-    return "a profiler (cProfile) is watching this process" if before is not None and not callable(before) else ""
+    is_excluded = sys.version_info < (3, 12) and before is not None and not callable(before)
+    return "a profiler (cProfile) is watching this process" if is_excluded else ""
 
 
 @contextmanager
 def watch_clock_reads() -> Iterator[list[ClockRead]]:
-    """The readings of the block, each line once. None if `why_not_watched`."""
+    """The readings of the block in this thread, each line once. None if `why_not_watched`."""
     reads: list[ClockRead] = []
 
-    def note(frame: Any, event: str, called: Any) -> None:
-        # This runs four times for each call in a trace, so check the names first.
-        if event != "c_call" or (name := getattr(called, "__name__", "")) not in OWNERS:
-            return
-        owner = getattr(called, "__self__", None)
+    def note(called: Any, file: str, line: int) -> None:
+        owner, name = called.__self__, called.__name__
         is_clock = OWNERS[name] in (getattr(owner, "__name__", ""), getattr(owner, "__module__", ""))
-        read = ClockRead(f"{getattr(owner, '__name__', '')}.{name}", frame.f_code.co_filename, frame.f_lineno)
-        if is_clock and not is_library(read.file) and read not in reads:
+        read = ClockRead(f"{getattr(owner, '__name__', '')}.{name}", file, line)
+        if is_clock and not is_library(file) and read not in reads:
             reads.append(read)
 
-    if why_not_watched():
+    watched = nullcontext() if why_not_watched() else _profiled(note)
+    if sys.version_info >= (3, 12):
+        tool = next((tool for tool in _TOOLS if sys.monitoring.get_tool(tool) is None), None)
+        watched = watched if tool is None else _monitored(tool, note)
+    with watched:
         yield reads
-        return
+
+
+Note = Callable[[Any, str, int], None]
+"""Takes a function of OWNERS, or its namesake, and the file and the line that calls it."""
+_TOOLS = (3, 4)
+"""The tools of `sys.monitoring` that Python has no use for."""
+
+
+def _can_read(called: Any) -> bool:
+    return type(called) is BuiltinFunctionType and called.__name__ in OWNERS
+
+
+@contextmanager
+def _monitored(tool: int, note: Note) -> Iterator[None]:
+    monitoring, thread = sys.monitoring, threading.get_ident()
+
+    def saw(code: CodeType, offset: int, called: Any, first: Any) -> Any:
+        if is_library(code.co_filename):
+            return monitoring.DISABLE
+        if _can_read(called) and threading.get_ident() == thread:
+            lines = (line for start, end, line in code.co_lines() if line and start <= offset < end)
+            note(called, code.co_filename, next(lines, code.co_firstlineno))
+        return None
+
+    monitoring.use_tool_id(tool, "benchax")
+    monitoring.register_callback(tool, monitoring.events.CALL, saw)
+    monitoring.set_events(tool, monitoring.events.CALL)
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.register_callback(tool, monitoring.events.CALL, None)
+        monitoring.free_tool_id(tool)
+
+
+@contextmanager
+def _profiled(note: Note) -> Iterator[None]:
+    def saw(frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and _can_read(called):
+            note(called, frame.f_code.co_filename, frame.f_lineno)
+
     before = sys.getprofile()
     # Restore a debugger's own hook afterwards. Meanwhile, it does not see these calls.
-    sys.setprofile(note)
+    sys.setprofile(saw)
     try:
-        yield reads
+        yield
     finally:
         sys.setprofile(before)
