@@ -3,6 +3,7 @@ enough."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from dataclasses import replace
@@ -21,10 +22,10 @@ from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.prepare import BuiltProgram, prepare
 from benchax.measuring.record import Record, quiet
-from benchax.measuring.remarks import CODES, folded, remarks, renew
+from benchax.measuring.remarks import CODES, SIMPLE, folded, most_flops, remarks, renew
 from benchax.measuring.sampling import Warmup
 from benchax.model import CallFloor, Cost, Memory, Noise, Remark, Samples, Stages, Transfer
-from benchax.program.compiled import cost
+from benchax.program.compiled import cost, lowered_flops
 from benchax.units import seconds
 
 MIB = 2**20
@@ -447,6 +448,33 @@ def test_a_function_that_does_its_work_is_not_called_folded(name: str, monkeypat
     # Nor by our own count alone, whatever XLA's says.
     monkeypatch.setattr("benchax.measuring.remarks.lowered_flops", lambda lowered: 1e15)
     assert folded(*evidence) is None
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_the_quick_bound_is_never_below_what_xla_counts(name: str):
+    function, x = DONE[name]
+    traced = jax.jit(function).trace(x)
+
+    assert most_flops(traced.jaxpr) >= (lowered_flops(traced.lower()) or 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "i4"])
+def test_simple_operations_are_simple_for_xla(dtype: str):
+    x = jnp.asarray([0.2, 0.6, 0.9]).astype(dtype)
+    beyond = []
+    for name in sorted(SIMPLE):
+        for operands in ((x,), (x, x), (x, x, x)):
+            with contextlib.suppress(AttributeError, TypeError, ValueError, NotImplementedError):
+                traced = jax.jit(getattr(lax, name, None)).trace(*operands)
+                beyond += [name] if (lowered_flops(traced.lower()) or 0.0) > most_flops(traced.jaxpr) else []
+
+    assert beyond == []
+
+
+def test_xla_is_not_asked_about_plain_work(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("benchax.measuring.remarks.lowered_flops", lambda lowered: pytest.fail("asked"))
+
+    assert [folded(*evidence_of(*DONE[name])) for name in ("matmul", "gradient", "layer norm")] == [None] * 3
 
 
 @pytest.mark.parametrize("name", NOT_DONE)

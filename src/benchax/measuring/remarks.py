@@ -8,10 +8,12 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from typing import Any
 
 import jax
 
@@ -24,7 +26,8 @@ from benchax.measuring.timers.base import FRESH_COPIES, Subject
 from benchax.model import CallFloor, Measurement, Noise, Remark, Severity
 from benchax.program.compiled import INLINE_FLOPS, lowered_flops
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
-from benchax.program.jaxpr import equations, user_line
+from benchax.program.index import ELEMENTWISE, MOVES, TAKES
+from benchax.program.jaxpr import INLINED, equations, every_equation, names, user_line
 from benchax.program.work import least_operations
 from benchax.static_leaves import find_hidden
 from benchax.stats.summary import Summary
@@ -198,12 +201,15 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
             "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same "
             "in every call",
         )
-    # XLA's count of what was written takes 2.4 ms.
-    written, left = lowered_flops(lowered) if examines and lowered is not None else None, cost.flops if cost else None
+    traced, left = prepared.built.traced, cost.flops if cost else None
+    if not examines or lowered is None or (left and traced and left >= FOLDED_SHARE * most_flops(traced.jaxpr)):
+        return None
+    # XLA's count of what was written takes 3 ms.
+    written = lowered_flops(lowered)
     # Library calls are opaque, and by XLA's count a program of only transcendentals has no FLOPs.
     if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(hlo):
         return None
-    before, after = least_operations(lowered.as_text(dialect="hlo") if lowered else ""), least_operations(hlo)
+    before, after = least_operations(lowered.as_text(dialect="hlo")), least_operations(hlo)
     if before is None or after is None or before < INLINE_FLOPS or after >= FOLDED_SHARE * before:
         return None
     return Remark(
@@ -212,6 +218,35 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
         f"of {count(before, 'FLOP')} written, {count(after, 'FLOP')} are left in the compiled program: the rest was "
         "computed when it was compiled, or its results are not used",
     )
+
+
+SIMPLE_FLOPS = 16
+"""At most that many FLOPs XLA counts for an element of an operation among `SIMPLE`."""
+SIMPLE = (
+    (ELEMENTWISE - names("digamma erf_inv erfc integer_pow lgamma pow"))
+    | MOVES
+    | TAKES
+    | names("concatenate iota one_minus_square pad reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum")
+)
+
+
+def most_flops(program: Any) -> float:
+    """No less than XLA counts in a traced program; infinite where an operation has no simple bound."""
+    total = 0.0
+    for equation in every_equation(program):
+        name, avals = equation.primitive.name, [v.aval for v in (*equation.invars, *equation.outvars)]
+        if name in INLINED:
+            continue
+        sizes = [math.prod(getattr(aval, "shape", ())) for aval in avals]
+        is_complex = any(getattr(getattr(aval, "dtype", None), "kind", "") == "c" for aval in avals)
+        if name == "dot_general" and not is_complex:
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            total += 2 * sizes[-1] * math.prod(avals[0].shape[axis] for axis in contracted)
+        elif name in SIMPLE and not is_complex:
+            total += SIMPLE_FLOPS * max(sizes)
+        else:
+            return math.inf
+    return total
 
 
 def _of_purity(record: Record, subject: Subject) -> Iterator[Remark]:
