@@ -46,6 +46,19 @@ def test_a_session_with_a_benchmark_does_load_it(pytester, monkeypatch) -> None:
     assert "jax" in session(pytester, monkeypatch)[0]
 
 
+@pytest.mark.slow
+def test_a_benchmark_loads_no_pallas(pytester, monkeypatch) -> None:
+    """`jax.extend` does, for 20 ms."""
+    pytester.makepyfile("def test_one(jax_bench):\n    jax_bench(jit_rounds=3).measure(fn_jit=lambda x: x + 1, x=2.0)")
+    pytester.makeconftest(
+        "import sys\ndef pytest_unconfigure():\n    print('EXTEND', 'jax.extend' in sys.modules, file=sys.stderr)"
+    )
+
+    result = pytester.runpytest_subprocess("-s", "-p", "pytest_jax_bench.plugin")
+
+    result.stderr.fnmatch_lines("EXTEND False")
+
+
 def test_collecting_a_benchmark_loads_nothing_heavy(pytester, monkeypatch) -> None:
     pytester.makepyfile("def test_one(jax_bench):\n    pass")
 

@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import ShapedArray
-from jax.extend import core
 from jax.interpreters import partial_eval
 
 from benchax.clock import handlers
@@ -353,7 +352,7 @@ def alive(program: Any) -> Any:
     if remove is None:
         return program
     needed, _ = remove(program.jaxpr, [True] * len(program.jaxpr.outvars), instantiate=True)
-    return core.ClosedJaxpr(needed, program.consts)
+    return type(program)(needed, program.consts)
 
 
 def is_checked(eqn: Any) -> bool:

@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.backend import get_backend
 
 from benchax.environment import jax_config
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
@@ -305,6 +304,8 @@ def count_programs() -> int:
     has_started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
     if has_started is None or not has_started():
         return 0
+    from jax.extend.backend import get_backend  # noqa: PLC0415  # jax.extend loads Pallas: 20 ms in each session
+
     live = getattr(get_backend(), "live_executables", list)
     return len(live())
 

@@ -9,11 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import eval_jaxpr
-from jax.extend import core
 
 from benchax.errors import NotMeasured
 from benchax.program.index import TracedOp, Value
-from benchax.program.jaxpr import open_program
+from benchax.program.jaxpr import is_closed, is_literal, is_program, open_program
 
 Apply = Callable[[Any, list[Any]], Sequence[Any]]
 """(equation, its operands) → its results."""
@@ -22,7 +21,7 @@ Apply = Callable[[Any, list[Any]], Sequence[Any]]
 def bind(equation: Any, operands: Sequence[Any]) -> list[Any]:
     """Lets JAX run one equation. `Primitive.bind` takes parameters in other forms than equations hold them, and these
     differ between versions; `eval_jaxpr` knows them."""
-    given = {v: one for v, one in zip(equation.invars, operands, strict=True) if not isinstance(v, core.Literal)}
+    given = {v: one for v, one in zip(equation.invars, operands, strict=True) if not is_literal(v)}
     alone = _empty().replace(invars=list(given), outvars=list(equation.outvars), eqns=[equation])
     return list(eval_jaxpr(alone, (), *given.values()))
 
@@ -52,7 +51,7 @@ def interpret(
     read = literal or number_of
 
     def of(atom: Any) -> Any:
-        return read(atom) if isinstance(atom, core.Literal) else values[atom]
+        return read(atom) if is_literal(atom) else values[atom]
 
     for equation in jaxpr.eqns:
         results = apply(equation, [of(atom) for atom in equation.invars])
@@ -81,24 +80,20 @@ def retrace(
     """
 
     def traced(value: Any) -> Any:
-        if not _is_program(value):
+        if not is_program(value):
             return value
         jaxpr, consts = open_program(value)
         if len(jaxpr.constvars) != len(consts) or any(shape_of(v) is None for v in jaxpr.invars):
             raise NotMeasured("an inner program takes what is no array")
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, dtype(v.aval.dtype)) for v in jaxpr.invars]
         found = jax.make_jaxpr(lambda *arguments: run(value, list(arguments)))(*shapes)
-        if isinstance(value, core.ClosedJaxpr):
+        if is_closed(value):
             return found
         if found.consts:  # `jax.checkpoint` has nowhere to keep them
             raise NotMeasured("an inner program holds constants")
         return found.jaxpr
 
-    return {name: jax.tree.map(traced, value, is_leaf=_is_program) for name, value in params.items()}
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, core.Jaxpr | core.ClosedJaxpr)
+    return {name: jax.tree.map(traced, value, is_leaf=is_program) for name, value in params.items()}
 
 
 def shape_of(variable: Any) -> Any:

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
 from benchax.program import arguments
 from benchax.program.jaxpr import (
     INLINED,
     LoopOperands,
+    is_closed,
+    is_literal,
     join_scope,
     names,
     nested_in,
@@ -452,7 +453,7 @@ class TracedProgram:
         known |= {v: self._const(v, one) for v, one in zip(jaxpr.constvars, consts, strict=False)}
 
         def of(atom: Any) -> Value:
-            if isinstance(atom, core.Literal):
+            if is_literal(atom):
                 return Value(atom.aval, body, literal=atom.val)
             if atom not in known:
                 known[atom] = Value(atom.aval, body)
@@ -516,7 +517,7 @@ def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], 
         # A part of an array is another array. An array that every device holds in full is the same one.
         yield op.name, program, [r if tuple(v.aval.shape) == r.shape else None for v, r in pairs], 0, None
     else:
-        closed = (each for each in nested_in(op.equation) if isinstance(each, core.ClosedJaxpr))
+        closed = (each for each in nested_in(op.equation) if is_closed(each))
         for program in closed:
             yield op.name, program, [None] * len(program.in_avals), 0, None
 

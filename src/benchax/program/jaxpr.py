@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend import core
 
 from benchax.grouping import group_by
 from benchax.program import arguments
@@ -270,9 +269,23 @@ def join_scope(around: str, equation: Any) -> str:
     return "/".join(part for part in (around, scope_of(equation)) if part)
 
 
+def is_program(value: Any) -> bool:
+    """Is it a jaxpr, open or closed? Told by what it has: `jax.extend`, where the classes are, loads Pallas (20 ms)."""
+    return hasattr(value, "eqns")
+
+
+def is_closed(program: Any) -> bool:
+    """Has it constants? Before JAX 0.11, an open jaxpr has none."""
+    return hasattr(program, "consts")
+
+
+def is_literal(atom: Any) -> bool:
+    return hasattr(atom, "val")
+
+
 def open_program(program: Any) -> tuple[Any, Sequence[Any]]:
-    """(the jaxpr, its constants). Before JAX 0.11, an open jaxpr has none."""
-    return (program.jaxpr, program.consts) if isinstance(program, core.ClosedJaxpr) else (program, ())
+    """(the jaxpr, its constants)."""
+    return (program.jaxpr, program.consts) if is_closed(program) else (program, ())
 
 
 def count_primitives(found: list[Equation]) -> tuple[Primitive, ...]:
