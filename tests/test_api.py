@@ -114,12 +114,6 @@ def test_the_reason_for_each_missing_stage_fits_what_was_given() -> None:
     assert eager.case.variant == "eager"
 
 
-def test_a_cold_process_measures_what_is_defined_here() -> None:
-    m = short(lambda x: x + 1, "f32[8]", cold_process=True)
-
-    assert (m.failure, m.stages.cold) == (None, "process")
-
-
 # ---- what is refused, before anything runs ----------------------------------------------------------------------
 
 

@@ -226,6 +226,13 @@ class TestSmallestEffect:
 
         assert 0.72 < found / 300 < 0.88
 
+    def test_it_is_that_of_a_normal_spread(self) -> None:
+        """sigma = 5 %, n = 150: 3.17 * 1.2533 * 0.05 / sqrt(150) = 1.62 %, on average over many machines."""
+        random_ = random.Random(2)
+        effects = [smallest_effect(noisy_pairs(random_, 200, sigma=0.05), step_s=1e-9) or 0.0 for _ in range(100)]
+
+        assert sum(effects) / 100 == pytest.approx(0.0163, rel=0.15)
+
     def test_it_is_never_below_one_step_of_the_clock(self) -> None:
         assert smallest_effect([(1e-4, 1e-4)] * 200, step_s=1e-6) == pytest.approx(0.01)
         assert smallest_effect([(1e-4, 0.0)] * 200, step_s=1e-6) is None  # a reading is shorter

@@ -347,7 +347,7 @@ def test_bench_leaves_functions_of_the_user_compiled() -> None:
 # ---- a case on its way -------------------------------------------------------------------------------------------
 
 
-def test_steps_are_announced_in_order_and_each_is_made_once_when_it_is_needed():
+def test_steps_are_announced_in_order_and_each_is_made_once():
     told, traces = [], []
     prepared = prepare(make_case(lambda x: traces.append(None) or jnp.tanh(x), ("f32[4]",)), 0, told.append)
     assert (prepared.inputs.signature, traces) == ("f32[4]", [])

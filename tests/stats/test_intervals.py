@@ -125,15 +125,6 @@ def test_the_coverage_of_skewed_values_is_the_same() -> None:
     assert found >= 0.95 - binomial_error(0.95, 1000)
 
 
-def test_without_the_discount_dependent_values_would_not_be_covered() -> None:
-    """What effective_size is for: the plain ranks of the same series miss far more often."""
-    samples, rank = [sorted(values) for values in series(0.4, 200, 600)], interval_rank(200, 0.95)
-
-    plain = sum(values[rank] <= 0 <= values[-1 - rank] for values in samples) / 600  # type: ignore[operator]
-
-    assert plain < covered(series(0.4, 200, 600)) - 0.05
-
-
 def test_intervals_are_not_wider_than_they_need_be() -> None:
     """For independent values the width is that of the plain ranks, but for a few that look dependent by chance."""
     samples, rank = series(0, 200, repetitions=200), interval_rank(200, 0.95)

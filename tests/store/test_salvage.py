@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from measurement_strategies import measured
 
-from benchax.errors import StoreError
 from benchax.model import Comparison, Measurement, Program, Remark, Samples, Version
 from benchax.store import baselines, comparisons
 from benchax.store.database import DatabaseStore, open_store
@@ -181,23 +180,6 @@ def test_what_a_damaged_index_hides_is_all_saved(whole: bytes, tmp_path: Path) -
         use_every_index()
 
     assert len(store.query()) == ROWS + 1
-
-
-def test_without_its_first_page_a_file_is_left_by_readers_and_set_aside_by_writers(
-    whole: bytes, tmp_path: Path
-) -> None:
-    store, _ = damaged_store(tmp_path / "damaged", whole, 0, ones)
-    with pytest.raises(StoreError, match="file is not a database") as error:
-        store.query()
-    assert "the next row that is written sets the file aside" in error.value.hint
-    assert sorted(file.name for file in (tmp_path / "damaged").iterdir()) == ["benchax.db", "benchax.db-lock"]
-
-    with pytest.warns(UserWarning, match="nothing of ours in it could be read"):
-        store.append(row(0))
-
-    assert store.query() == [row(0)]
-    (aside,) = Path(store.where).parent.glob("benchax.db.damaged-*Z")
-    assert aside.read_bytes()[PAGE:] == whole[PAGE:]
 
 
 def test_baselines_comparisons_and_programs_are_saved_too(tmp_path: Path) -> None:

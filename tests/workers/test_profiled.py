@@ -17,12 +17,6 @@ from benchax.workers.pool import Pool
 from benchax.workers.profiled import LEAST_RUNS, MOST_RUNS, RENEWED_RUNS, ProfilingOutcome, ProfilingRequest, record
 
 
-@pytest.fixture(scope="module")
-def pool():
-    with Pool() as one:
-        yield one
-
-
 @pytest.fixture
 def recorded(pool: Pool, tmp_path: Path) -> Callable[..., ProfilingOutcome]:
     def run(

@@ -11,19 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 from benchax import codec
 from benchax.case import make_case
 from benchax.measuring import engine
-from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import quiet
 from benchax.model import Measurement
 from benchax.options import resolve
 from benchax.store.database import open_store
-from benchax.watching.compiles import watch_compiles
 from benchax.workers import executors
 from benchax.workers.executors import Inline, Replicated, SampleRequest, executor_for, sample_case
 from benchax.workers.pool import Pool
@@ -168,26 +165,6 @@ def test_a_failure_in_a_further_process_is_reported_and_the_others_count(pool: P
     assert [s.process for s in some.series_of("wall")] == [0, 2]
     assert some.options.processes == 2
     assert "ValueError: not now" in str(some.why_absent(ALONE))
-
-
-def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(tmp_path: Path) -> None:
-    def fresh() -> Any:
-        return jax.jit(lambda x: jnp.sin(x) @ x.T + 12345).lower(jax.ShapeDtypeStruct((7, 7), "float32"))
-
-    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    with share_programs(str(tmp_path)):
-        fresh().compile()
-    jax.clear_caches()
-
-    with share_programs(str(tmp_path)), watch_compiles() as log:
-        fresh().compile()
-
-    assert (log.cache_hits, log.compiles) == (1, 0)
-    assert jax.config.jax_compilation_cache_dir == before  # type: ignore[attr-defined]
-    jax.clear_caches()
-    with watch_compiles() as log:
-        fresh().compile()
-    assert (log.cache_hits, log.compiles) == (0, 1)
 
 
 def test_a_further_process_does_not_look_again_for_differences_of_traces(
