@@ -1,7 +1,7 @@
 """What was wrong with pytest-jax-bench 0.5.0, defect by defect, and is not to be wrong here.
 
 Numbers are those of the review. Elsewhere: 1, 10, 15, 20, 21, 23, 24 (test_sessions.py), 4, 5 (test_table.py), 8, 17,
-19 (test_plots.py), 3, 9 (csv), 11, 16, 18 (test_readme.py); files and texts in test_data.py and tests/store as well.
+19 (test_plots.py), 3, 9 (csv), 11, 16, 18 (test_readme.py); files and texts in test_names_of_0_5_0.py and tests/store.
 """
 
 from __future__ import annotations
