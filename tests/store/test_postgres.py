@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,27 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "postgres"
 
 
 @pytest.fixture(scope="module")
-def team(postgres_server: PostgresServer) -> PostgresServer:
-    """A server as examples/postgres/roles.sql leaves it, with a login for each role."""
-    _run(
-        postgres_server.url_of("postgres"), "CREATE ROLE owner LOGIN CREATEROLE", "CREATE DATABASE benchax OWNER owner"
-    )
-    owner = postgres_server.url_of("owner", "benchax")
-    _run(owner, (EXAMPLES / "roles.sql").read_text(encoding="utf-8"))
+def roles(postgres_server: PostgresServer) -> PostgresServer:
+    """A server with a database "empty" as examples/postgres/roles.sql leaves it, and a login for each role."""
+    _run(postgres_server.url_of("postgres"), "CREATE ROLE owner LOGIN CREATEROLE", "CREATE DATABASE empty OWNER owner")
+    _run(postgres_server.url_of("owner", "empty"), (EXAMPLES / "roles.sql").read_text(encoding="utf-8"))
     logins = [f"CREATE ROLE {name} LOGIN IN ROLE benchax_{role}" for name, role in LOGINS.items()]
     _run(postgres_server.url_of("postgres"), *logins)
     return postgres_server
+
+
+@pytest.fixture
+def team(roles: PostgresServer) -> Iterator[PostgresServer]:
+    """With a database for the test, which has no tables."""
+    _run(roles.url_of("postgres"), "CREATE DATABASE benchax TEMPLATE empty OWNER owner")
+    yield roles
+    _run(roles.url_of("postgres"), "DROP DATABASE benchax WITH (FORCE)")
+
+
+@pytest.fixture
+def team_with_tables(team: PostgresServer) -> PostgresServer:
+    of(team, "owner").migrate()
+    return team
 
 
 LOGINS = {"ci": "writer", "laptop": "writer", "viewer": "reader"}
@@ -74,18 +86,17 @@ def test_writers_add_rows_and_change_none_not_even_their_own(team: PostgresServe
     assert of(team, "viewer").get(first).case.name == "a"
 
 
-def test_a_reader_cannot_add_rows(team: PostgresServer) -> None:
+def test_a_reader_cannot_add_rows(team_with_tables: PostgresServer) -> None:
     with pytest.raises(StoreError, match="permission denied for table"):
-        of(team, "viewer").append(measured())
+        of(team_with_tables, "viewer").append(measured())
 
 
-def test_machines_that_write_at_once_lose_nothing_and_share_cases(team: PostgresServer) -> None:
-    before = len(of(team, "viewer").rows())
+def test_machines_that_write_at_once_lose_nothing_and_share_cases(team_with_tables: PostgresServer) -> None:
     problems: list[BaseException] = []
 
     def write(role: str) -> None:
         try:
-            store = of(team, role)
+            store = of(team_with_tables, role)
             with store.held_open():
                 for i in range(25):
                     store.append(measured(f"together {i % 5}"))
@@ -99,27 +110,29 @@ def test_machines_that_write_at_once_lose_nothing_and_share_cases(team: Postgres
         thread.join()
 
     assert problems == []
-    rows = of(team, "viewer").rows()
-    assert len(rows) - before == 100
+    rows = of(team_with_tables, "viewer").rows()
+    assert len(rows) == 100
     assert len({row.id for row in rows}) == len(rows)
-    assert len({row.case for row in rows if row.case.name.startswith("together")}) == 5
+    assert len({row.case for row in rows}) == 5
 
 
-def test_a_server_that_goes_away_is_an_error_and_what_was_stored_is_there_when_it_is_back(team: PostgresServer) -> None:
-    store = of(team, "ci")
+def test_a_server_that_goes_away_is_an_error_and_what_was_stored_is_there_when_it_is_back(
+    team_with_tables: PostgresServer,
+) -> None:
+    store = of(team_with_tables, "ci")
     with store.held_open():
         kept = store.append(measured("before"))
-        team.stop()
+        team_with_tables.stop()
         try:
             with pytest.raises(StoreError, match=r"^cannot write postgresql") as error:
                 store.append(measured("meanwhile"))
         finally:
-            team.start()
+            team_with_tables.start()
         after = store.append(measured("afterwards"))
 
     assert error.value.expected == "a PostgreSQL server that can be reached, and a role that may do that"
     names = [row.case.name for row in store.rows()]
-    assert names[-2:] == ["before", "afterwards"]
+    assert names == ["before", "afterwards"]
     assert kept < after
 
 
