@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.whole_files import write_whole
+from benchax.whole_files import hide_from_git, write_whole
 
 
 def test_the_text_is_written_as_it_is(tmp_path: Path) -> None:
@@ -48,3 +48,19 @@ def test_a_new_file_has_the_mode_of_new_files(tmp_path: Path) -> None:
 def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="it is a folder"):
         write_whole(tmp_path, "text")
+
+
+def test_a_gitignore_that_cannot_be_written_is_not_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_bytes", fail)
+        with pytest.raises(OSError, match="No space left"):
+            hide_from_git(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+    hide_from_git(tmp_path, "benchax.db*")
+    hide_from_git(tmp_path)
+
+    assert (tmp_path / ".gitignore").read_text() == "benchax.db*\n"

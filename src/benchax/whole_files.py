@@ -54,8 +54,8 @@ def hide_from_git(folder: Path, names: str = "*") -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-        file.write(f"{names}\n")
+    if not (folder / ".gitignore").exists():
+        write_whole(folder / ".gitignore", f"{names}\n")
 
 
 def _mode_of(file: Path) -> int:

@@ -215,9 +215,10 @@ def _store(measured: StepResults, context: BenchContext) -> None:
     places = dict.fromkeys(options.store for _, options in measured.kept if options.store not in (None, "off"))
     folder = context.output_dir
     if folder is not None and places and not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        # Git sees the CSV files in it, which you can keep, and not the database.
-        hide_from_git(folder, f"benchax.db*\n{LOCK}")
+        with contextlib.suppress(OSError):  # writing the row says what is wrong with the folder
+            folder.mkdir(parents=True, exist_ok=True)
+            # Git sees the CSV files in it, which you can keep, and not the database.
+            hide_from_git(folder, f"benchax.db*\n{LOCK}")
     with warnings_into(measured.notes):
         for place in places:
             context.hold_open(place)

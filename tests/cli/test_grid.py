@@ -133,6 +133,7 @@ def test_ctrl_c_before_the_first_cell_advises_no_resume(benchax: Benchax, monkey
 
     assert done.code == 130
     assert "interrupted: 0 of 4 cells finished" in done.err
+    assert "kept" not in done.err
     assert "--resume" not in done.err
 
 

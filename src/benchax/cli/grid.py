@@ -186,9 +186,8 @@ def measure(
     if interrupted:
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
         # The store has no run without finished cells.
-        kept = ", and kept" if finished else ""
-        stored = f"; go on with: --resume {run.run_id[:12]}" if finished and run.store is not None else ""
-        note(f"interrupted: {finished} of {len(result.cells)} cells finished{kept}{stored}")
+        kept = f", and kept; go on with: --resume {run.run_id[:12]}" if finished and run.store is not None else ""
+        note(f"interrupted: {finished} of {len(result.cells)} cells finished{kept}")
         return 130, result
     if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
         return 2, result

@@ -217,7 +217,8 @@ def measure(
         for text in [*api.rescue(outcome.unstored), *_describe_run(rows, run_id, len(outcome.row_ids))]:
             note(text)
     if interrupted:
-        note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
+        kept = ", and kept" if outcome.row_ids else ""
+        note(f"interrupted: {len(rows)} of {len(cases)} cases finished{kept}")
         return 130
     if any(row.failure for row in rows) or outcome.unstored:
         return 2
