@@ -261,6 +261,23 @@ def test_attributes_are_split_outside_of_brackets_and_quotes(text: str, expected
     assert list(hlo.split_entries(text)) == expected
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "names"),
+    [
+        ("calls", "%f.1", ["f.1"]),
+        ("to_apply", "add", ["add"]),
+        ("branch_computations", "{%a, %b}", ["a", "b"]),
+        ("control-predecessors", "{%x, %y}", ["x", "y"]),
+        ("direction", "LT", []),
+        ("opaque", '"%f \\"%g\\" %h"', []),
+    ],
+)
+def test_names_are_found_where_a_value_refers_to_something(key: str, value: str, names: list[str]) -> None:
+    assert hlo.named_in(key, value) == names
+    assert all(f"<{n}>" in hlo.rename(key, value, {n: f"<{n}>"}) for n in names)
+    assert hlo.rename(key, value, {"f": "<f>", "h": "<h>"}) == value
+
+
 @pytest.mark.parametrize("file", [f for f in GOLDEN if f.stem == "odd"], ids=lambda file: file.parent.name)
 def test_the_name_of_an_argument_is_what_jax_calls_it(file: Path) -> None:
     entry = hlo.parse(file.read_text()).entry

@@ -1,4 +1,4 @@
-"""A browser that complains of what its pages said or asked for."""
+"""A browser that complains of what its pages said or asked for; a store of which a site is made, and where."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from browser_pages import Opened, start_browser
+from site_stores import make_store
 
 from benchax.reporting import display  # noqa: F401  # teaches all results to show themselves
+from benchax.store.database import DatabaseStore
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +36,13 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         assert [
             url for url in page.requests if not url.startswith((folder.absolute().as_uri(), "data:", "blob:"))
         ] == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DatabaseStore:
+    return make_store(tmp_path / "store")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "site"

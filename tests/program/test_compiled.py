@@ -1,10 +1,11 @@
-"""The plan of the memory: against sizes that can be worked out by hand, and against XLA's own packing."""
+"""What compiled programs tell: the plan of the memory, against sizes by hand and XLA's own packing, and operations."""
 
 from __future__ import annotations
 
 import functools
 import warnings
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +20,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.errors import FormatError, NotAvailable
-from benchax.model import Memory
+from benchax.model import Cost, Memory
 from benchax.program import arguments, hlo
 from benchax.program import compiled as compiled_programs
 from benchax.program.compiled import (
     Assignment,
     buffer_assignment,
     buffers,
+    cost,
     donation,
+    inline_flops,
+    lowered_flops,
     memory_plan,
     peak_memory,
     read_assignment,
@@ -448,3 +452,81 @@ def test_kept_arguments_are_guessed_only_where_all_are_kept() -> None:
 
     assert arguments.find_kept(hidden, leaves, parameters=3) == (0, 1, 2)
     assert arguments.find_kept(hidden, leaves, parameters=2) is None
+
+
+# ---- XLA's count of operations, and where it is no count ------------------------------------------------------------
+
+SQUARE = jnp.ones((64, 64))
+MATMUL = 2 * 64**3
+
+
+def stage(found: Any) -> Any:
+    """Stands for a Compiled whose analysis says `found`, or raises it."""
+    return SimpleNamespace(cost_analysis=Mock(side_effect=repeat(found)))
+
+
+def built(fun: Any, *args: Any) -> tuple[jax.stages.Lowered, jax.stages.Compiled, str]:
+    lowered = jax.jit(fun).lower(*args)
+    compiled = lowered.compile()
+    return lowered, compiled, compiled.as_text() or ""
+
+
+def callback(x: jax.Array) -> jax.Array:
+    return jax.pure_callback(lambda y: np.asarray(y), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def test_a_matmul_is_counted():
+    lowered, compiled, text = built(lambda x, y: x @ y, SQUARE, SQUARE)
+
+    assert cost(compiled, text) == Cost(flops=MATMUL, transcendentals=None, bytes_accessed=3 * SQUARE.nbytes)
+    assert lowered_flops(lowered) == MATMUL
+    assert inline_flops(compiled) == MATMUL
+
+
+def test_what_is_absent_is_not_zero_but_for_the_inline_rule():
+    """tanh adds to the transcendentals only; XLA:CPU then sees 0 FLOP."""
+    lowered, compiled, text = built(jnp.tanh, SQUARE)
+
+    found = cost(compiled, text)
+
+    assert found is not None
+    assert (found.flops, found.transcendentals) == (None, SQUARE.size)
+    assert inline_flops(compiled) == 0
+    assert lowered_flops(lowered) is None
+
+
+def test_a_loop_is_counted_once_and_said_to_be_there():
+    loop = built(lambda x: jax.lax.fori_loop(0, 10, lambda _, c: c @ x, x), SQUARE)
+    unrolled = built(lambda x: (x @ x) @ x, SQUARE)
+
+    found, straight = cost(loop[1], loop[2]), cost(unrolled[1], unrolled[2])
+
+    assert found is not None
+    assert straight is not None
+    assert found.has_loops
+    assert found.flops == pytest.approx(MATMUL, rel=1e-3)
+    assert not straight.has_loops
+    assert straight.flops == 2 * MATMUL
+
+
+@pytest.mark.parametrize("fun", [callback, lambda x: callback(x @ x) @ x, lambda x: jnp.linalg.cholesky(x @ x) @ x])
+def test_a_sum_with_a_hole_in_it_is_not_shown(fun: Any):
+    """XLA adds -1 for every custom call and then goes on adding."""
+    lowered, compiled, text = built(fun, jnp.eye(64))
+
+    assert cost(compiled, text) == Cost()
+    assert (lowered_flops(lowered) or 0.0) <= 3 * MATMUL
+    assert inline_flops(compiled) == (compiled.cost_analysis() or {})["flops"]
+
+
+@pytest.mark.parametrize("found", [None, [], "?", NotImplementedError(), RuntimeError("UNIMPLEMENTED")])
+def test_no_analysis_is_no_cost(found: Any):
+    assert cost(stage(found), "") is None
+    assert inline_flops(stage(found)) is None
+    assert lowered_flops(stage(found)) is None
+
+
+def test_negative_is_unknown():
+    unknown = stage({"flops": -1.0, "bytes accessed": -1.0, "transcendentals": 2.0})
+
+    assert cost(unknown, "") == Cost(transcendentals=2.0)
