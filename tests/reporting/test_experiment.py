@@ -40,6 +40,7 @@ def test_at_80_columns_it_is_a_table_with_its_head_and_its_rows() -> None:
 def test_an_experiment_is_a_table_and_a_sentence_for_each_variant(snapshot: Any) -> None:
     """What was not compared has no times, and what was not measured is no zero."""
     assert str(FOUND) == snapshot
+    assert [row[0].style for row in experiment.table(FOUND).rows] == ["", "good", "bad", "", "faint"]
 
 
 def test_specs_of_hundreds_of_arrays_are_cut_and_other_facts_are_not() -> None:
