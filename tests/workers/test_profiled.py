@@ -46,20 +46,17 @@ def test_runs_that_were_asked_for_are_recorded_and_no_other(recorded: Callable[.
     assert found.compile_s is None
 
 
-def test_without_a_wish_there_are_some_runs_and_not_too_many(recorded: Callable[..., ProfilingOutcome]) -> None:
+def test_without_a_wish_there_are_some_runs_and_for_a_case_that_takes_its_buffers_as_many_as_have_copies(
+    recorded: Callable[..., ProfilingOutcome],
+) -> None:
     outcome = recorded(lambda x: x + 1, "f32[8]")
+    donating = recorded(lambda x: x + 1, "f32[1000]", donate=0)
 
     assert LEAST_RUNS <= outcome.runs <= MOST_RUNS
     assert len(read(outcome).steps) == outcome.runs
-
-
-def test_a_case_that_takes_its_buffers_runs_on_copies_that_are_not_recorded(
-    recorded: Callable[..., ProfilingOutcome],
-) -> None:
-    outcome = recorded(lambda x: x + 1, "f32[1000]", donate=0)
-
-    assert outcome.runs == RENEWED_RUNS
-    assert {run.module for run in read(outcome).runs} == {"jit_case"}
+    assert donating.runs == RENEWED_RUNS
+    # The copies are not recorded.
+    assert {run.module for run in read(donating).runs} == {"jit_case"}
 
 
 def test_recording_ends_when_its_time_is_over_and_so_do_the_runs(recorded: Callable[..., ProfilingOutcome]) -> None:

@@ -75,36 +75,23 @@ def test_a_delay_in_one_rank_is_found_and_named(run: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "kind", "message"),
+    ("name", "options", "kind", "message"),
     [
-        ("dies", "crashed", "rank 1 of 2 ranks: the process was killed by SIGKILL in trace"),
-        ("raises", "error", "rank 1 of 2 ranks: ValueError: no such thing"),
-        ("exchanges_more", "error", "rank 1 compiled a program that exchanges other data than the others' do"),
+        ("dies", {}, "crashed", "rank 1 of 2 ranks: the process was killed by SIGKILL in trace"),
+        ("raises", {}, "error", "rank 1 of 2 ranks: ValueError: no such thing"),
+        ("exchanges_more", {}, "error", "rank 1 compiled a program that exchanges other data than the others' do"),
+        ("hangs", {"timeout_s": 3.0}, "timeout", "rank 1 of 2 ranks: trace took longer than "),
+        ("differs", {"mesh": None}, "wrong_output", "rank 1: out[0:64] differs from that of rank 0"),
     ],
 )
-def test_a_rank_that_fails_ends_all_under_its_name(run: Any, name: str, kind: str, message: str) -> None:
-    row = run(name)
+def test_a_rank_that_fails_hangs_or_differs_ends_all_under_its_name_without_times(
+    run: Any, name: str, options: dict[str, Any], kind: str, message: str
+) -> None:
+    row = run(name, **options)
 
     assert (row.failure.kind, message in row.failure.message) == (kind, True), row.failure
     assert not row.samples
-
-
-@pytest.mark.slow
-def test_a_rank_that_hangs_is_named_and_ended(run: Any) -> None:
-    row = run("hangs", timeout_s=3.0)
-
-    assert row.failure.kind == "timeout"
-    assert row.failure.message.startswith("rank 1 of 2 ranks: trace took longer than ")
-    assert row.signature == "f32[64@data]"
-
-
-@pytest.mark.slow
-def test_outputs_that_differ_between_ranks_are_a_wrong_output_without_times(run: Any) -> None:
-    row = run("differs", mesh=None)
-
-    assert row.failure.kind == "wrong_output"
-    assert row.failure.message == "rank 1: out[0:64] differs from that of rank 0"
-    assert not row.samples
+    assert name != "hangs" or row.signature == "f32[64@data]"
 
 
 # ---- without processes ------------------------------------------------------------------------------------------
