@@ -62,8 +62,7 @@ def cells(page: Any, label: str) -> list[str]:
 NARROW = {"width": 390, "height": 800}
 
 
-@pytest.mark.parametrize("viewport", [SIZE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+@pytest.mark.parametrize(("color_scheme", "viewport"), [("light", SIZE), ("dark", NARROW)], ids=["wide", "narrow"])
 def test_every_page_draws_fits_leads_to_pages_that_are_there_and_keeps_nobody_out(
     open_page: Any, site: Path, color_scheme: str, viewport: dict[str, int]
 ) -> None:
