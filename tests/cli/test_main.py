@@ -86,6 +86,8 @@ def test_our_own_errors_are_sentences_and_no_tracebacks(tmp_path: Path) -> None:
 
 # ---- pipes ------------------------------------------------------------------------------------------------------
 
+OUTPUTS = ("stdout", "stderr")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show", "--samples"]], ids=" ".join)
@@ -103,20 +105,21 @@ def test_a_reader_that_goes_away_is_no_error(words: list[str], stored: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["audit", "profile", "watch"])
-def test_a_program_keeps_its_exit_code_where_nobody_reads_the_report(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "unread"),
+    [("audit", OUTPUTS), ("watch", OUTPUTS), ("profile", OUTPUTS), ("profile", OUTPUTS[:1]), ("profile", OUTPUTS[1:])],
+)
+def test_a_program_keeps_its_exit_code_where_nobody_reads_the_report(
+    name: str, unread: tuple[str, ...], tmp_path: Path
+) -> None:
     """As `benchax watch -- python train.py 2>&1 | true` does."""
     (tmp_path / "train.py").write_text("raise SystemExit(7)")
     read_end, write_end = os.pipe()
     os.close(read_end)
+    streams = {each: write_end if each in unread else subprocess.DEVNULL for each in OUTPUTS}
 
     done = subprocess.run(
-        command(name, "--", sys.executable, "train.py"),
-        cwd=tmp_path,
-        env=environment(),
-        stdout=write_end,
-        stderr=subprocess.STDOUT,
-        timeout=120,
+        command(name, "--", sys.executable, "train.py"), cwd=tmp_path, env=environment(), timeout=120, **streams
     )
     os.close(write_end)
 
