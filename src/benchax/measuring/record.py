@@ -129,18 +129,9 @@ class Record:
         return found | ({NEW_SAMPLES: [encode_value(each, Samples) for each in samples]} if samples else {})
 
     def _known(self) -> dict[str, Any]:
-        """The fields of the row that a killed worker leaves behind."""
-        return {
-            "signature": self.signature,
-            "stages": self.stages,
-            "memory": self.memory,
-            "cost": self.cost,
-            "numerics": self.numerics,
-            "devices": self.devices,
-            "remarks": self.remarks,
-            "noise": self.noise or Noise(),
-            "not_measured": tuple(self.absent),
-        }
+        """The fields of the row that a killed worker leaves behind: those that have their name here."""
+        found = {name: getattr(self, name) for name in _hints() if name in vars(self) and name not in _APART}
+        return found | {"noise": self.noise or Noise(), "not_measured": tuple(self.absent)}
 
     def why(self, what: str) -> str:
         return next(a.why for a in self.absent if a.what == what)
@@ -176,6 +167,8 @@ class Record:
 
 
 NEW_SAMPLES = "new_samples"
+_APART = ("started_at", "samples", "program")
+"""Samples travel when they are new. A killed worker's row has its own beginning, and no program."""
 
 
 def keep_news(known: dict[str, Any], news: Mapping[str, Any]) -> None:
