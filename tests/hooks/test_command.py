@@ -5,6 +5,7 @@ A package named jax that is empty stands for jax here: nothing of ours looks int
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import shlex
@@ -12,7 +13,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -348,7 +348,8 @@ while True:
         wrapper.send_signal(number)
         assert wrapper.stdout.readline() == "not yet\n"
         while wrapper.poll() is None:
-            time.sleep(0.25)  # more than the grace
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                wrapper.wait(0.25)  # more than the grace
             wrapper.send_signal(number)
         rest = wrapper.stdout.read()
 

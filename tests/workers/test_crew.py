@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -12,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -197,9 +197,10 @@ def test_a_link_beats_which_is_no_message_and_one_that_has_ended_or_falls_silent
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ranks, "BEAT_S", 0.01)
-    here, there = map(Link, connected())
+    mine, theirs = connected()
+    here, there = Link(mine), Link(theirs)
     heard = here.heard_at
-    time.sleep(0.03)
+    assert select.select([mine], [], [], 10.0)[0]  # a beat has come
     there.send(over=1)
 
     assert here.receive() == {"over": 1}
