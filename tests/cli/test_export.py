@@ -75,6 +75,7 @@ def test_asv_gets_the_date_of_the_commit_and_later_runs_join_it(benchax: Benchax
     git(project, "init", "--quiet")
     git(project, "commit", "--quiet", "--allow-empty", "-m", "one", "--date", "2025-01-01T00:00:00Z")
     commit = git(project, "rev-parse", "HEAD")
+    (project / commit).touch()  # git does not know then which of them is meant
     for name in ("f", "g"):
         open_store(project / ".benchmarks").append(measured(name, run=name, commit=commit))
         assert benchax("export", "--format", "asv", "-o", "results").code == 0

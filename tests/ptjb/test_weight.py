@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import pytest_jax_bench
+
 HEAVY = {"jax", "jaxlib", "numpy", "benchax", "matplotlib"}
 
 CONFTEST = """
@@ -71,6 +73,18 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert eval(done.stdout) & (HEAVY | {"pytest"}) == set()
+
+
+def test_loading_leaves_the_finders_of_modules_in_their_order_behind_new_ones(tmp_path, monkeypatch) -> None:
+    (tmp_path / "brings_a_finder.py").write_text("import sys\nclass New: find_spec = None\nsys.meta_path.append(New)")
+    monkeypatch.setattr(pytest_jax_bench, "__path__", [*pytest_jax_bench.__path__, str(tmp_path)])
+    before = list(sys.meta_path)
+    monkeypatch.setattr(sys, "meta_path", list(before))
+
+    module = pytest_jax_bench.load("brings_a_finder")
+
+    assert sys.meta_path == [module.New, *before]
+    del sys.modules[module.__name__], pytest_jax_bench.brings_a_finder
 
 
 def test_jaxbench_needs_no_pytest(tmp_path) -> None:
