@@ -1,27 +1,34 @@
 """The observed rise is that of the arrays that a call really makes; where it cannot be told, a reason."""
 
+from __future__ import annotations
+
 import itertools
 import platform
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+import benchax
 from benchax.errors import NotMeasured
 from benchax.measuring import memory
-from benchax.measuring.memory import is_one_figure, observed_range
+from benchax.measuring.memory import device_usage, is_one_figure, observed_device_range, observed_range
 from benchax.reporting.measurement import document
 from benchax.reporting.terminal import to_text
 
-optax = pytest.importorskip("optax")
-pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
-
-linux = pytest.mark.skipif(
+needs_glibc = pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="the high-water mark of resident memory needs Linux with glibc"
 )
 MIB = 2**20
+
+
+def linux(test: Any) -> Any:
+    """Also serial: what it observes is disturbed by a neighbour."""
+    return pytest.mark.serial(needs_glibc(test))
 
 
 def within(measured, truth):
@@ -125,6 +132,7 @@ def test_an_eager_call_whose_memory_differs_from_call_to_call_is_a_range_that_ho
 
 @linux
 def test_the_row_says_both_ends(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    optax = pytest.importorskip("optax")
     monkeypatch.setattr(memory, "observed_range", lambda *_: (40 * MIB, 60 * MIB))
 
     m = bench(optax.huber_loss, jnp.ones(1024), jnp.zeros(1024), options={"memory": True, "timer": "wall"}, jit=False)
@@ -133,3 +141,84 @@ def test_the_row_says_both_ends(bench: Any, monkeypatch: pytest.MonkeyPatch) -> 
     text = " ".join(to_text(document(m)).split())
     assert "+40.0 MiB" in text
     assert "to +60.0 MiB, observed in several calls" in text
+
+
+# ---- an accelerator's memory, on a stand-in for its allocator ------------------------------------------------------
+
+
+class Block:
+    """Memory of the stand-in, until nothing refers to it."""
+
+    def __init__(self, device: Device, size: int) -> None:
+        self.device, self.size = device, size
+        device.in_use += size
+        device.peak = max(device.peak, device.in_use)
+
+    def __del__(self) -> None:
+        self.device.in_use -= self.size
+
+
+class Device:
+    """64 MiB in use, and a mark at 1 GiB, where compiling left it."""
+
+    device_kind = "stand-in"
+    in_use, peak, rounding = 64 * MIB, 1024 * MIB, 0
+
+    def memory_stats(self) -> dict[str, int]:
+        return {"bytes_in_use": self.in_use, "peak_bytes_in_use": self.peak}
+
+    def zeros(self, size: int, dtype: Any) -> Block:
+        return Block(self, size - self.rounding)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    made = Device()
+    monkeypatch.setattr(jax, "default_device", lambda device: nullcontext())
+    monkeypatch.setattr(memory, "jnp", SimpleNamespace(zeros=made.zeros, uint8="u8"))
+    return made
+
+
+def test_a_call_below_an_old_mark_is_seen_and_what_lay_below_the_mark_is_given_back(device: Device) -> None:
+    sizes = iter([48, 32, 40, 36])  # the first is not read
+
+    assert observed_device_range(lambda: Block(device, next(sizes) * MIB), device, 3) == (32 * MIB, 40 * MIB)
+    assert device.in_use == 64 * MIB
+
+
+def test_what_cannot_be_filled_counts_as_not_seen(device: Device) -> None:
+    device.rounding = 8 * MIB
+
+    assert observed_device_range(lambda: Block(device, 9 * MIB), device, 1) == (9 * MIB, 9 * MIB)
+    with pytest.raises(NotMeasured, match=r"no more than the 8\.00 MiB by which the allocator's mark was higher"):
+        observed_device_range(lambda: Block(device, 7 * MIB), device, 1)
+
+
+def test_memory_in_pieces_is_a_reason(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(size: int, dtype: Any) -> Any:
+        raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    monkeypatch.setattr(memory.jnp, "zeros", refuse)
+
+    with pytest.raises(NotMeasured, match=r"mark is 960 MiB above what is in use, and that cannot be filled"):
+        observed_device_range(lambda: None, device, 1)
+
+
+def test_an_allocator_that_reports_no_peak_is_a_reason() -> None:
+    silent: Any = SimpleNamespace(device_kind="fake", memory_stats=lambda: None)
+
+    assert device_usage(Device()) == (64 * MIB, 1024 * MIB)
+    with pytest.raises(NotMeasured, match="the allocator of fake reports no peak"):
+        device_usage(silent)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_both_calls_rise_by_their_arrays_though_compiling_reached_higher() -> None:
+    m = benchax.bench(
+        lambda x: (x @ x).sum() + (x @ x.T), "f32[2048,2048]", stages="first_run", memory=True, store="off"
+    )
+
+    assert m.memory.method == "memory_stats", m.absent
+    planned = m.memory.output_bytes + m.memory.temp_bytes
+    assert planned <= m.memory.compiled_rise_bytes <= 2 * planned  # blocks are up to twice as large
+    assert m.memory.eager_rise_bytes >= 32 * MIB
