@@ -169,6 +169,12 @@ BLOCKS: dict[str, tuple[int | None, tuple[Block, ...]]] = {
     "names are cut in their middle, and numbers are not": (
         38, grid(("abcdefghijklmnopqrstuvwxyz", "1.00 s", "busy")).blocks
     ),
+    "both ends of a name stay beside its parameters": (
+        52, grid(*((f"benchmark_of_{x}[n=64, dtype=f32]", "1.00 s", "") for x in ("attention_1", "product_2"))).blocks
+    ),
+    "a head folds between its words before the texts below it fold": (
+        24, (tabulate(("of roofline", TableColumn("verdict", "words", 12)), [("51 %", "results differ")]),)
+    ),
     "wide characters do not shift columns, and names are no markup": (
         None, grid(("数学", "1.00 s", ""), ("[bold]x[/bold]", "1.00 s", "")).blocks
     ),

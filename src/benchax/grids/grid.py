@@ -51,6 +51,7 @@ TIMEOUT_S = float("30")
 """The default, and no other 30.0: a call that says 30.0 wins over the environment, and the default doesn't."""
 DEFAULTS_OF_GRID = {"timer": "wall", "timeout_s": TIMEOUT_S, "memory": False}
 SHAPE_REMARK = "output-shape"
+SHAPE_WORDS = "the result has the shape "
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
 """Steps of a cell, described by the work until the next report. If a cell hangs in it, nothing more is known."""
 COMPILE_LEAST_S = 60.0
@@ -385,7 +386,7 @@ class GridRun:
         for (function, label), row in rows.items():
             absent = Absent("outputs", "the cell was measured in an earlier run, and outputs are not stored")
             self.cells[function, label] = Cell(function, label, row, absent, replace(absent, what="agreement"))
-            shape = next((remark.message for remark in row.remarks if remark.code == SHAPE_REMARK), "")
+            shape = next((r.message.removeprefix(SHAPE_WORDS) for r in row.remarks if r.code == SHAPE_REMARK), "")
             if row.failure is None and shape:
                 self.expected.setdefault(label, (shape, function))
 
@@ -500,7 +501,7 @@ class GridRun:
             failure=failure,
             **row_fields(facts),
         )
-        shape = (Remark(SHAPE_REMARK, "info", facts["shape"]),) if facts.get("shape") else ()
+        shape = (Remark(SHAPE_REMARK, "info", f"{SHAPE_WORDS}{facts['shape']}"),) if facts.get("shape") else ()
         return replace(row, samples=join_trials(row.samples), remarks=(*shape, *row.remarks))
 
     def _cell(self, function: str, label: Label, row: Measurement, outputs: tuple[Any, ...], not_kept: str) -> Cell:

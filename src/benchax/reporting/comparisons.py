@@ -130,7 +130,7 @@ def function_grid(found: Comparisons) -> Table:
     columns = (
         CASE,
         "time",
-        f"against {truncate(baseline, COLUMN)}",
+        f"against {cut_middle(one_line(baseline), COLUMN)}",
         VERDICT,
         *(TableColumn(name, is_optional=True) for name in ("result", "compile", "peak")),
     )

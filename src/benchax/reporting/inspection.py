@@ -475,12 +475,13 @@ def charts(found: Inspection) -> Iterator[Chart]:
         ("bytes by scope and line", "bytes", lambda work: work.bytes_accessed),
     )
     for title, quantity, value_of in ways:
-        roots = grow(
-            ([*(part for part in work.scope.split("/") if part), work.source or COMPILER], value_of(work), work.source)
+        leaves = [
+            ([*(part for part in work.scope.split("/") if part), work.source or COMPILER], value, work.source)
             for work in found.lines or ()
-        )
-        if roots:
-            yield Chart(Axis(), Axis(), (Tree(roots, quantity),), title)
+            if (value := value_of(work)) > 0
+        ]
+        if len(leaves) > 1:  # one area alone says no more than its number
+            yield Chart(Axis(), Axis(), (Tree(grow(leaves), quantity),), title)
     if found.memory is not None and (memory := chart_memory(found.memory)) is not None:
         yield memory
 

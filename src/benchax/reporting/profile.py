@@ -331,7 +331,8 @@ def _tabulate_groups(
     ]
     has_rates = any(op.flops is not None for ops in groups.values() for op in ops)
     rates = "; exp, tanh and the like count no FLOP, and a row with a custom call has no rate" * has_rates
-    columns = (column, "self time", "share", "FLOP/s", "bytes/s", "of roofline", "bound by", "operations")
+    operations = TableColumn("operations", is_optional=True)
+    columns = (column, "self time", "share", "FLOP/s", "bytes/s", "of roofline", "bound by", operations)
     note = f"operations that ran at once, on several threads, count in full{rates}{_describe_roofline(p)}"
     return tabulate(columns, rows, note=note).without_empty_columns()
 
@@ -478,7 +479,7 @@ def chart_trees(ops: Sequence[Op]) -> Iterator[Chart]:
     for title, path_of in (("by scope", _path_of_scope), ("by your line", _path_of_line)):
         details = (" · ".join(filter(None, (plural(op.calls, "call"), op.source, op.shape))) for op in ops)
         leaves = [([*path_of(op), op.name], op.self_s, detail) for op, detail in zip(ops, details, strict=True)]
-        if any(len(path) > 2 for path, _, _ in leaves):
+        if len(leaves) > 1 and any(len(path) > 2 for path, _, _ in leaves):
             yield Chart(Axis(), Axis(), (Tree(grow(leaves)),), f"self time {title}")
 
 

@@ -61,12 +61,14 @@ _PARAMETERS = re.compile(r"\[[^\[]*\]$")
 
 
 def cut_middle(name: str, width: int) -> str:
-    """Cuts `name` to `width` columns of a terminal. Both ends stay, and as much as there is room for of the parameters
-    at the end: they tell cases apart."""
+    """Cuts `name` to `width` columns of a terminal. The parameters at its end stay, as far as there is room, and both
+    ends of the rest: they tell cases apart."""
     if cell_len(name) <= width:
         return name
     parameters = _PARAMETERS.search(name)
-    end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
+    kept = min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0
+    rest = width - 1 - kept
+    end = kept + max(0, min(rest // 2, rest - LEAST_BEGIN))
     return f"{set_cell_size(name, width - end - 1)}…{set_cell_size(name[::-1], end)[::-1]}"
 
 

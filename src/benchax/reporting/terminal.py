@@ -319,7 +319,8 @@ class _TableLayout:
     def __init__(self, table: Table, left_out: Sequence[str] = ()) -> None:
         self.table, self.left_out = table, left_out
         texts = list(zip(table.names, *table.lines, strict=True))
-        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in texts]
+        self.cell_widths = [_widest(column[1:]) for column in texts]
+        self.widths = [_widest(column) for column in texts]
         self.least_widths = [
             min(width, max(column.least_width or 0, _longest(column, parts[1:])))
             for column, width, parts in zip(table.columns, self.widths, texts, strict=True)
@@ -344,10 +345,13 @@ class _TableLayout:
         yield from (Folded(Text(note, style="dim")) for note in notes if note)
 
     def fit(self, room: int) -> list[int]:
-        """Widths that fill the room: what can be cut gives way first, then the widest columns fold."""
-        columns = list(zip(self.table.columns, self.widths, self.least_widths, strict=True))
-        cut_alone = [least if column.is_cut else width for column, width, least in columns]
-        for least_widths, most in product((cut_alone, self.least_widths), range(room, 0, -1)):
+        """Widths that fill the room: heads fold and names are cut first, then the widest columns fold. A word of a
+        head is broken only if nothing else helps."""
+        heads = [longest_word([name]) for name in self.table.names]
+        columns = list(zip(self.table.columns, self.cell_widths, self.least_widths, heads, strict=True))
+        cut_alone = [least if column.is_cut else max(width, head) for column, width, least, head in columns]
+        whole_heads = list(map(max, self.least_widths, heads))
+        for least_widths, most in product((cut_alone, whole_heads, self.least_widths), range(room, 0, -1)):
             fitted = [max(least, min(width, most)) for width, least in zip(self.widths, least_widths, strict=True)]
             if _with_gaps(fitted) <= room:
                 return fitted
@@ -375,6 +379,10 @@ class _TableLayout:
                     yield _Labelled(Text(name, style="dim"), text, width) if width > GAP else Folded(text)
 
 
+def _widest(texts: Sequence[str]) -> int:
+    return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
+
+
 def _with_gaps(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
@@ -383,7 +391,7 @@ def _longest(column: TableColumn, texts: Sequence[str]) -> int:
     """The widest text that has to stay whole: a word, or all of a column that never folds. A name of a column may be
     broken."""
     if column.least_width is None:
-        return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
+        return _widest(texts)
     return 0 if column.breaks_words or column.is_cut else longest_word(texts)
 
 

@@ -120,7 +120,7 @@ class Plot {
   }
 
   hasBeside() {
-    return Boolean(this.data.beside) && this.frame.clientWidth > 640;
+    return Boolean(this.data.beside) && this.frame.clientWidth > 800;
   }
 
   extent(name) {
@@ -159,7 +159,7 @@ class Plot {
       axisLabel: {
         customValues: [...ticks.keys()], hideOverlap: !isNames || name === "x", fontSize: 12,
         formatter: (place) => nearestTick(ticks, place).text, color: (place) => colorOf(look, nearestTick(ticks, Number(place)).style || "text"),
-        ...(name === "y" && isNames ? { width: room, overflow: "truncate" } : {}),
+        ...(name === "y" && isNames && !given ? { width: room, overflow: "truncate" } : {}),
         ...(name === "x" && isNames ? { rotate: [...ticks.values()].some((tick) => tick.text.length > 6) ? 40 : 0, width: 120, overflow: "truncate" } : {}),
       },
     };
