@@ -341,6 +341,13 @@ def test_float64_inputs_ask_for_it(ask_about: Any) -> None:
     assert ask_about("float64-promotion", lambda a: a * 2.0, "f64[5]").outcome == "not applicable"
 
 
+@pytest.mark.usefixtures("x64")
+def test_python_numbers_alone_ask_for_it(ask_about: Any) -> None:
+    answered = ask_about("float64-promotion", lambda rate: rate * jnp.arange(5.0), 0.5)
+
+    assert answered.why == "its inputs are Python numbers, and with jax_enable_x64 these are float64"
+
+
 def test_without_x64_nothing_is_float64(ask_about: Any) -> None:
     answered = ask_about("float64-promotion", scaled, "f32[5]")
 

@@ -242,6 +242,8 @@ def float64_promotion(e: Evidence) -> Iterable[Match]:
     if any(_is_wide(value) and not value.is_weak for value in program.inputs):
         yield from _of_inputs(e, program)
         return
+    if program.inputs and all(_is_wide(value) for value in program.inputs):
+        raise NotApplicable("its inputs are Python numbers, and with jax_enable_x64 these are float64")
     ops = list(program.ops)
     arrays = [op for op in ops if any(_is_wide(value) and value.shape for value in op.makes)]
     if not arrays:
@@ -249,7 +251,7 @@ def float64_promotion(e: Evidence) -> Iterable[Match]:
     # The start of each chain of wide arrays: an operation that reads none.
     begins = [op for op in arrays if not any(_is_wide(v) and v.shape for v in op.reads)] or arrays[:1]
     total = sum(v.size_bytes for op in arrays for v in op.makes if _is_wide(v))
-    narrow = sorted({str(value.dtype) for value in program.inputs if value.is_of(jnp.inexact)})
+    narrow = sorted({str(value.dtype) for value in program.inputs if value.is_of(jnp.inexact) and not value.is_weak})
     made = [(op, next(v for v in op.makes if _is_wide(v))) for op in begins]
     # JAX reports no line for a constant. The log of the run has the lines that make such arrays.
     constants = [e.use.wide_lines.get(v.spec, ()) for v in program.consts if v.shape and _is_wide(v)]
