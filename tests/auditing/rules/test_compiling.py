@@ -18,11 +18,12 @@ from evidence_by_hand import ScriptedEvidence
 import benchax
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.compiling import cache_off, jit_in_loop, recompile_hot_spot
+from benchax.auditing.recorder.log import Caller, Event
+from benchax.auditing.rules.compiling import cache_off, growing_shapes, jit_in_loop, recompile_hot_spot
 from benchax.case import make_case
 from benchax.model import Measurement, Stages
 from benchax.results.audit import Checked, Finding
-from benchax.results.watch import CachedProgram, CacheUse, Fate, Watch
+from benchax.results.watch import CachedProgram, CacheUse, Compile, Fate, Reason, Watch
 
 # ---- recompile-hot-spot ----------------------------------------------------------------------------------------------
 
@@ -161,6 +162,52 @@ def test_what_did_not_run_is_read_from_the_source() -> None:
 
 def test_a_loop_inside_of_a_jitted_function_is_part_of_one_program() -> None:
     assert asked(jax.jit(lambdas))[0] == []
+
+
+@pytest.mark.parametrize(("specs", "n"), [(["f32[3]"] * 3, 2), (["f32[3]", "f32[4]", "f32[5]"], 0)])
+def test_a_new_function_for_other_arguments_would_be_compiled_anyway(specs: list[str], n: int) -> None:
+    first, new = Reason("first call", "first call"), Reason("new function", "new function object")
+    compiles = [
+        Compile(
+            "step", "train.py:3", "train.py:7", False, False, 0.1, 0.1, 1.0, f"x: {spec}", (new if i else first,), ""
+        )
+        for i, spec in enumerate(specs)
+    ]
+
+    findings, _ = ask(jit_in_loop, ProgramEvidence("python train.py", Watch(compiles=compiles, wall_s=9.0)))
+
+    assert [finding.seen[0].split()[0] for finding in findings] == [str(n)] * bool(n)
+
+
+# ---- growing-shapes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shapes", "uses", "caller", "is_found"),
+    [
+        pytest.param([f"f32[{n}]" for n in range(1, 7)], 6, "user", True, id="sizes of a mask, each once"),
+        pytest.param(
+            [f"f32[{n}]" for n in range(1, 7)], 600, "user", False, id="sizes of parameters, each in every step"
+        ),
+        pytest.param(
+            ["f32[1]", "f32[2]", "f32[3]", "f32[1,2]", "f32[1,3]", "f32[2,2]"], 6, "user", False, id="several ranks"
+        ),
+        pytest.param([f"f32[{n}]" for n in range(1, 7)], 6, "package", False, id="sizes of a package"),
+    ],
+)
+def test_sizes_that_are_used_again_and_again_do_not_grow(
+    shapes: list[str], uses: int, caller: Caller, is_found: bool
+) -> None:
+    compiles = [
+        Compile("mul", None, "train.py:7", True, False, 0.01, 0.01, 0.1, f"x: {shape}", (), "main") for shape in shapes
+    ]
+    evidence = ProgramEvidence("python train.py", Watch(compiles=compiles, wall_s=2.0))
+    for _ in range(uses):
+        evidence.log.add(Event("operation", "mul", "train.py:7", caller=caller))
+
+    findings, _ = ask(growing_shapes, evidence)
+
+    assert bool(findings) == is_found
 
 
 # ---- cache-off -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -128,14 +129,20 @@ def compiled_again(e: Evidence | ProgramEvidence, rule: str) -> list[Again]:
     of = e.watch.wall_s if isinstance(e, ProgramEvidence) else None
     found: dict[tuple[str, str, str | None, str], Again] = {}
     growing = {(c.function, c.defined): grown for c, grown in _growing(e.watch.compiles)}
+    met = {(c.function, c.defined, c.arguments) for c in e.watch.compiles if c.is_first}
     for c in e.watch.recompiles:
         sizes = growing.get((c.function, c.defined)) if of is not None else None
         id, argument = _rule_of(c, is_growing=sizes is not None, is_program=of is not None)
+        given = (c.function, c.defined, c.arguments)
+        # Made once, it would be compiled for other arguments all the same.
+        if id == "jit-in-loop" and given not in met:
+            met.add(given)
+            continue
         one = found.setdefault((id, c.function, c.defined, argument), Again(id, [], of, argument, sizes))
         one.compiles.append(c)
-    if of is not None:
+    if isinstance(e, ProgramEvidence):
         # One line of the user's dispatches several operations, and other lines use the result.
-        resized = [c for again in resized_operations(e.watch.compiles).values() for c in again]
+        resized = [c for again in resized_operations(e).values() for c in again]
         if resized:
             found["growing-shapes", "", None, ""] = Again("growing-shapes", resized, of)
     mine = [one for one in found.values() if one.rule == rule and (of is None or one.lost_s >= LEAST_S)]
@@ -162,17 +169,27 @@ def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, 
             yield found[0], grown
 
 
-def resized_operations(compiles: Sequence[Compile]) -> dict[str, list[Compile]]:
-    """By line: the programs of eager operations that were compiled for many sizes, but the first of each."""
-    eager = (c for c in compiles if c.is_eager and c.where)
+def resized_operations(e: ProgramEvidence) -> dict[str, list[Compile]]:
+    """By line: the programs of eager operations that were compiled for many sizes, but the first of each. A line that
+    goes through the parameters of a model has as many sizes, and uses each again in every step. What a package sends,
+    as to set up a model, you cannot change."""
+    eager = (c for c in e.watch.compiles if c.is_eager and c.where)
     operations = group_by(eager, lambda c: (c.where, c.function)).values()
-    again = (c for one in operations if _n_shapes(one) > GROWING for c in one[1:])
-    return group_by(again, lambda c: c.where or "")
+    again = group_by((c for one in operations if _n_shapes(one) > GROWING for c in one[1:]), lambda c: c.where or "")
+    used = Counter(event.where for event in e.log.of("operation"))
+    by_package = Counter(event.where for event in e.log.of("operation") if event.caller == "package")
+    return {
+        where: found
+        for where, found in again.items()
+        if used[where] < OFTEN_USED * len(found) and 2 * by_package[where] <= used[where]
+    }
 
 
 def _n_shapes(compiles: Sequence[Compile]) -> int:
-    """Shapes of the arrays alone: the sizes that you ask for, as of random draws, are those of a model's parameters."""
-    return len({tuple(_SPEC.findall(c.arguments)) for c in compiles})
+    """Shapes of the arrays alone: the sizes that you ask for, as of random draws, are those of a model's parameters.
+    So are shapes of several ranks: only one rank is counted."""
+    shapes = {tuple(_SPEC.findall(c.arguments)) for c in compiles}
+    return max(Counter(tuple(len(text.split(",")) for _, text in shape) for shape in shapes).values(), default=0)
 
 
 def growth(compiles: Sequence[Compile]) -> tuple[str, list[int]] | None:
@@ -342,7 +359,7 @@ def compile_share(e: ProgramEvidence) -> Iterable[Match]:
     if share is None:
         raise NotMeasured("the program had not ended when it was last seen")
     again = dict[str, float]()
-    resized = (c for found in resized_operations(e.watch.compiles).values() for c in found)
+    resized = (c for found in resized_operations(e).values() for c in found)
     for c in (*e.watch.recompiles, *resized):
         name = f"{c.function} at {c.defined or c.where}"
         again[name] = again.get(name, 0.0) + c.total_s

@@ -181,7 +181,7 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
     # Fewer than one per step are occasional operations, such as reading or making a key.
     least = max(MANY_OPERATIONS, jitted)
     functions = functions_to_jit(e.log, operations, least)[:3]
-    lines = _lines(operations, functions, least, resized_operations(e.watch.compiles))
+    lines = _lines(operations, functions, least, resized_operations(e))
     is_by_far = len(operations) >= BY_FAR * jitted
     severity: Severity = "warning" if is_by_far else "info"
     within = f"in the {seconds(e.log.seen_s)} in which calls were watched"
@@ -365,17 +365,16 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
     for where, events in group_by(updates, lambda event: event.where).items():
         total, n = sum(event.size for event in events), len(events)
         lost_s = total / FASTEST
-        if n >= 20:
-            yield Match(
-                f"copies {size(total // n)} for each update, {count(n)} times",
-                [
-                    f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
-                    "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
-                ],
-                where=where_of(where),
-                gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
-                lost=(lost_s, e.log.seen_s),
-            )
+        yield Match(
+            f"copies {size(total // n)} for each update, {plural(n, 'time')}",
+            [
+                f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
+                "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
+            ],
+            where=where_of(where),
+            gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
+            lost=(lost_s, e.log.seen_s),
+        )
 
 
 @rule(
@@ -453,6 +452,7 @@ def not_jitted(e: Evidence) -> Iterable[Match]:
 
 
 MANY_BATCHED = 20
+"""Calls: fewer cost less than the measurement of what a call costs."""
 ONE = np.ones(1, np.float32)
 
 
@@ -495,10 +495,11 @@ def _calls_under_vmap(e: ProgramEvidence) -> Iterable[Match]:
         if n >= MANY_BATCHED:
             lost_s = n * outside_s()
             yield Match(
-                f"{line.name} is called {count(n)} times under vmap or a derivative, outside of jit",
+                f"{line.name} is run {count(n)} times under vmap or a derivative, outside of jit",
                 [
                     "vmap, grad and the like are transformations in Python: outside of jit, each call does them again",
-                    f"for a function that does next to nothing that takes {seconds(lost_s / n)} more here",
+                    f"for a function that does next to nothing that takes {seconds(lost_s / n)} more here each time",
+                    "a call under a reverse-mode derivative runs it twice",
                 ],
                 related=[
                     ("called here", where_of(line.where)),
