@@ -28,6 +28,7 @@ from benchax.program.jaxpr import (
     nested_in,
     open_program,
     own_line,
+    solve_operands,
     split_operands,
     user_line,
 )
@@ -504,13 +505,9 @@ def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], 
     elif op.name == "cond":
         for branch in params["branches"]:
             yield "branch", branch, reads[1:], 0, None
-    elif op.name == "custom_linear_solve":
-        lengths, solve = params["const_lengths"], params["jaxprs"].solve
-        if solve is not None:  # the other programs are for derivatives
-            first = sum(lengths[:2])
-            n = len(solve.in_avals)
-            given = [*reads[first : first + lengths.solve], *[None] * n][:n]
-            yield op.name, solve, given, lengths.solve, None
+    elif op.name == "custom_linear_solve":  # its other programs are for derivatives
+        given = solve_operands(op.equation, reads)
+        yield op.name, params["jaxprs"].solve, given, params["const_lengths"].solve, None
     elif op.name in ("shard_map", "xla_pmap"):
         program = params.get("jaxpr", params.get("call_jaxpr"))
         pairs = zip(open_program(program)[0].invars, reads, strict=True)

@@ -411,7 +411,14 @@ def resharding(e: ProgramEvidence) -> Iterable[Match]:
         moved.update(move for old, new in pairwise(line.events) for move in _spreads(line, old, new))
         often = [(move, n) for move, n in moved.most_common(5) if n >= OFTEN]
         if often:
-            yield _lies_otherwise(line, often)
+            called = where_of(line.where)
+            yield Match(
+                f"{line.name} gets arguments with another sharding than it expects",
+                list_some([f"{name}: from {old} to {new}, {count(n)} times" for (name, old, new), n in often]),
+                PLACE_ONCE,
+                where=called,
+                related=[place for (name, *_), _ in often for place in made_at(called, line.name, name)],
+            )
 
 
 def _put_again(where: str, by: str, events: list[Event]) -> Match:
@@ -462,17 +469,6 @@ def _spreads(line: CallLine, old: Event, new: Event) -> Iterator[tuple[str, str,
     for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)):
         if a == b and devices[i] == 1 and arrays[i].size_bytes >= SPREAD_BYTES:
             yield facts.names[i], describe_placement(arrays[i].sharding), to
-
-
-def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]]) -> Match:
-    called = where_of(line.where)
-    return Match(
-        f"{line.name} gets arguments with another sharding than it expects",
-        list_some([f"{name}: from {old} to {new}, {count(n)} times" for (name, old, new), n in moved]),
-        PLACE_ONCE,
-        where=called,
-        related=[place for (name, *_), _ in moved for place in made_at(called, line.name, name)],
-    )
 
 
 # ---- mesh-mismatch ----------------------------------------------------------------------------------------------

@@ -32,14 +32,14 @@ from benchax.auditing.syntax import (
     innermost_repeat,
     kind_of,
     loops_around,
-    tree_of,
+    readable,
     where_of,
 )
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.measuring import program as programs
 from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, Value
-from benchax.program.jaxpr import equations, nested_in, scope_of
+from benchax.program.jaxpr import equations, every_equation, nested_in, open_program, scope_of
 from benchax.results.audit import Where
 from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
@@ -224,7 +224,10 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
     calls of one function."""
     loops_at = functools.cache(_loops_at)  # an equation has dozens of frames
     found: list[Unrolled] = []
-    for level in _levels(jaxpr):
+    nested = (each for eqn in every_equation(jaxpr) for each in nested_in(eqn))
+    # Each once: a function that is called often is one.
+    levels = {id(level): level for level, _ in map(open_program, (jaxpr, *nested))}
+    for level in levels.values():
         # `for row in x` takes all its parts at once (since jax 0.11).
         unstacked = (eqn for eqn in level.eqns if eqn.primitive.name == "unstack")
         rows = {
@@ -259,24 +262,11 @@ def _with_short_inner_loops(loops: Mapping[LoopKey, Unrolled]) -> list[Unrolled]
     return list(left.values())
 
 
-def _levels(jaxpr: Any) -> Iterator[Any]:
-    """It and the nested ones, each once: a function that is called often is one."""
-    seen: set[int] = set()
-    waiting = [jaxpr]
-    while waiting:
-        level = waiting.pop()
-        level = getattr(level, "jaxpr", level)
-        if id(level) not in seen:
-            seen.add(id(level))
-            yield level
-            waiting += [nested for eqn in level.eqns for nested in nested_in(eqn)]
-
-
 def _loops_at(file: str, line: int) -> list[Repeat]:
     """The loops around a line in its function, innermost first."""
-    tree = tree_of(file)
-    inner = innermost_repeat(tree, line) if tree is not None else None
-    if tree is None or inner is None:
+    tree = readable(file)
+    inner = innermost_repeat(tree, line)
+    if inner is None:
         return []
     outer = [one for one in loops_around(tree, line) if one is not inner and holds(one, inner.lineno)]
     return [inner, *sorted(outer, key=lambda one: -one.lineno)]

@@ -14,9 +14,10 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import LostDigits, find_lost_digits
-from benchax.auditing.recorder.log import CallLine, Event, HostLine, WaitLine, host_lines, wait_lines
+from benchax.auditing.recorder.log import Event, HostLine, WaitLine, host_lines, wait_lines
 from benchax.auditing.rule import Gain, Match, NotApplicable, grade, list_some, rule, try_variant
 from benchax.auditing.syntax import (
+    NOWHERE,
     Function,
     callee_name,
     callers_of,
@@ -25,7 +26,7 @@ from benchax.auditing.syntax import (
     loops_around,
     made_at,
     nodes_of_scope,
-    tree_of,
+    readable,
     where_of,
 )
 from benchax.case import Case
@@ -389,16 +390,13 @@ COMMON = 0.6
 @rule("wait-per-step", "does the host work on while the device computes?", "warning", of="program")
 def wait_per_step(e: ProgramEvidence) -> Iterable[Match]:
     for line in wait_lines(e.log, "wait"):
-        where = where_of(line.where)
-        tree = tree_of(where[0]) if where else None
-        if line.count < MANY or not is_costly(line, WAIT_SHARE):
-            continue
-        if where is None or tree is None:
-            yield _wait(e, line, is_timed=False)
-        elif not any(each.holds(where[1]) for each in timeit_calls(tree)):
-            loop = max((one.lineno for one in loops_around(tree, where[1])), default=0)
+        file, at = where_of(line.where) or NOWHERE
+        tree = readable(file)
+        is_many = line.count >= MANY and is_costly(line, WAIT_SHARE)
+        if is_many and not any(each.holds(at) for each in timeit_calls(tree)):
+            loop = max((one.lineno for one in loops_around(tree, at)), default=0)
             # An interval around the whole loop needs only one wait, after the loop.
-            yield _wait(e, line, is_timed=any(one.holds(where[1]) and one.first > loop for one in intervals(tree)))
+            yield _wait(e, line, is_timed=any(one.holds(at) and one.first > loop for one in intervals(tree)))
     if not e.sees_methods:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
 
@@ -466,24 +464,23 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
     # A package with its own loop, such as a sampler, may wait for its calls itself.
     lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
     for file, called in group_by(lines, lambda one: one[0][0]).items():
-        tree = tree_of(file)
-        for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)) if tree is not None else ():
+        tree = readable(file)
+        for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)):
             timed = [(at, line) for (_, at), line in called if interval.holds(at)]
-            if timed and tree is not None and not _waits(tree, interval, but=timed[-1][1].name):
-                yield _unawaited(file, interval, *timed[-1])
-
-
-def _unawaited(file: str, interval: Interval, called: int, line: CallLine) -> Match:
-    return Match(
-        f"the clock is read before {line.name} is done",
-        [
-            f"{interval.clock} {line.name} is called ({count(line.count)} calls were seen), and no line waits for it",
-            "a call returns as soon as the work is handed to the device: what is timed is the start of it",
-        ],
-        # Wait before the second reading of the clock, or inside the timed function.
-        where=(file, interval.last if interval.timed is None else called),
-        related=[("called here", (file, called))],
-    )
+            if not timed or _waits(tree, interval, but=timed[-1][1].name):
+                continue
+            at, line = timed[-1]
+            calls = f"{line.name} is called ({count(line.count)} calls were seen)"
+            yield Match(
+                f"the clock is read before {line.name} is done",
+                [
+                    f"{interval.clock} {calls}, and no line waits for it",
+                    "a call returns as soon as the work is handed to the device: what is timed is the start of it",
+                ],
+                # Wait before the second reading of the clock, or inside the timed function.
+                where=(file, interval.last if interval.timed is None else at),
+                related=[("called here", (file, at))],
+            )
 
 
 def intervals(tree: ast.AST) -> Iterator[Interval]:

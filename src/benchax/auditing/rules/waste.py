@@ -34,7 +34,8 @@ from benchax.source_files import owner_of
 from benchax.units import count, percent, size
 
 ONE_HOT_BYTES = 1 << 20
-"""A smaller product is quick."""
+"""At this size a product takes 0.1 to 1.5 ms, and the lookup half to a tenth of that, for tables of 8 to 512 rows and 8
+or 64 columns (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule(
@@ -58,7 +59,7 @@ def one_hot_matmul(e: Evidence) -> Iterator[Match]:
         for side in () if any(batched[0]) or len(contracted[0]) != 1 else (0, 1):
             hot, table, axis = op.reads[side], op.reads[1 - side], contracted[side][0]
             rows = hot.shape[axis]
-            if hot.size_bytes < ONE_HOT_BYTES or rows < 64 or not is_one_hot(hot, axis, arrays):
+            if hot.size_bytes < ONE_HOT_BYTES or not is_one_hot(hot, axis, arrays):
                 continue
             inputs = (f"{hot.dtype}[{rows},{table.size // rows}]", jnp.arange(hot.size // rows) * 7 % rows)
             flops = count(2 * op.makes[0].size * rows, "FLOP")
@@ -133,8 +134,10 @@ def _convolution(settings: Any) -> Callable[..., jax.Array]:
 
 
 BROADCAST_ELEMENTS = 1 << 20
+"""A sum of so many takes 0.2 to 0.8 ms, and the product a quarter to a tenth of that, for 8 to 64 elements in each sum
+(float32, jaxlib 0.12.0, CPU, two busy cores)."""
 FEW_ELEMENTS = 8
-"""Rows, columns, and elements in a sum. With three coordinates, differences are more exact and nearly as quick."""
+"""Rows, columns, and elements in a sum. With three coordinates, as of positions, differences are more exact."""
 
 
 @rule("broadcast-matmul", "does it broadcast what a matrix product would sum?", "warning", traced=True)
@@ -543,7 +546,17 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
         for (_, is_one_for_all), selects in groups.items():
             sides = [list(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
             if loop := next((op for side in sides for op in side if op.name == "while"), None):
-                yield _loop_for_all(e, loop)
+                yield Match(
+                    "a loop in a branch of lax.cond also runs for rows that take another branch",
+                    [
+                        f"the loop is{loop.at}",
+                        "jax.vmap runs it until the last row is done: other rows can take long, or never end",
+                    ],
+                    "Let its condition be False for these rows, or give the loop a value for them with which it ends "
+                    "at once.",
+                    op=loop,
+                    severity="warning" if e.trial("compiled").obstacle else "info",
+                )
             each = list(map(_sum, sides))
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
@@ -584,19 +597,6 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 severity=None if is_one_for_all or is_copied else "info",
                 where=where_of(batched or op.line),
             )
-
-
-def _loop_for_all(e: Evidence, loop: TracedOp) -> Match:
-    return Match(
-        "a loop in a branch of lax.cond also runs for rows that take another branch",
-        [
-            f"the loop is{loop.at}",
-            "jax.vmap runs it until the last row is done: other rows can take long, or never end",
-        ],
-        "Let its condition be False for these rows, or give the loop a value for them with which it ends at once.",
-        op=loop,
-        severity="warning" if e.trial("compiled").obstacle else "info",
-    )
 
 
 def _is_of_cond(op: TracedOp) -> bool:
