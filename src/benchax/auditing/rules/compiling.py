@@ -171,8 +171,8 @@ def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, 
 
 def resized_operations(e: ProgramEvidence) -> dict[str, list[Compile]]:
     """By line: the programs of eager operations that were compiled for many sizes, but the first of each. A line that
-    goes through the parameters of a model has as many sizes, and uses each again in every step. What a package sends,
-    as to set up a model, you cannot change."""
+    goes through the parameters of a model has as many sizes, and uses each again in every step. You cannot change the
+    operations of a package, as when it sets up a model."""
     eager = (c for c in e.watch.compiles if c.is_eager and c.where)
     operations = group_by(eager, lambda c: (c.where, c.function)).values()
     again = group_by((c for one in operations if _n_shapes(one) > GROWING for c in one[1:]), lambda c: c.where or "")

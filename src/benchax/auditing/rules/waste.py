@@ -34,8 +34,8 @@ from benchax.source_files import owner_of
 from benchax.units import count, percent, size
 
 ONE_HOT_BYTES = 1 << 20
-"""At this size a product takes 0.1 to 1.5 ms, and the lookup half to a tenth of that, for tables of 8 to 512 rows and 8
-or 64 columns (float32, jaxlib 0.12.0, CPU, two busy cores)."""
+"""At this size, a product takes 0.1 to 1.5 ms. The lookup takes half to a tenth of that, for tables of 8 to 512 rows and
+8 or 64 columns (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule(
@@ -134,8 +134,8 @@ def _convolution(settings: Any) -> Callable[..., jax.Array]:
 
 
 BROADCAST_ELEMENTS = 1 << 20
-"""A sum of so many takes 0.2 to 0.8 ms, and the product a quarter to a tenth of that, for 8 to 64 elements in each sum
-(float32, jaxlib 0.12.0, CPU, two busy cores)."""
+"""At this size, sums of 8 to 64 elements take 0.2 to 0.8 ms. The product takes a quarter to a tenth of that (float32,
+jaxlib 0.12.0, CPU, two busy cores)."""
 FEW_ELEMENTS = 8
 """Rows, columns, and elements in a sum. With three coordinates, as of positions, differences are more exact."""
 
