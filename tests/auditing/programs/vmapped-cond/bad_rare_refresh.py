@@ -65,7 +65,7 @@ class AdaptiveLangevin:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--chains", type=int, default=64)
     args = parser.parse_args()
     k_target, k_init, k_run = jax.random.split(jax.random.key(0), 3)
