@@ -34,8 +34,8 @@ from benchax.source_files import owner_of
 from benchax.units import count, percent, size
 
 ONE_HOT_BYTES = 1 << 20
-"""At this size, a product takes 0.1 to 1.5 ms. The lookup takes half to a tenth of that, for tables of 8 to 512 rows and
-8 or 64 columns (float32, jaxlib 0.12.0, CPU, two busy cores)."""
+"""At this size, a product takes 0.1 to 1.5 ms. The lookup takes half to a tenth of that, for tables of 8 to 512 rows
+and 8 or 64 columns (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule(
