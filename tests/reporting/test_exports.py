@@ -134,9 +134,12 @@ def test_what_is_not_told_from_chance_is_no_failure(change: dict) -> None:
 def test_a_reader_of_junit_reads_it() -> None:
     junitparser = pytest.importorskip("junitparser")
 
-    (found,) = junitparser.JUnitXml.fromstring(text("junit", (*ROWS, named("a\x00 <&>\nb")), (SLOWER,)).encode())
+    rows = (*ROWS, named("a\x00\x1b <&>\tb\nc\ud800\uffff"))
 
-    assert [c.name for c in found] == ["fft[n=256, dtype=f32] #new", "sum", "bad", "a\\x00 <&>\nb"]
+    (found,) = junitparser.JUnitXml.fromstring(text("junit", rows, (SLOWER,)).encode())
+
+    names = ["fft[n=256, dtype=f32] #new", "sum", "bad", "a\\x00\\x1b <&>\tb\nc\\ud800\\uffff"]
+    assert [c.name for c in found] == names
     assert [type(r).__name__ for c in found for r in c.result] == ["Failure", "Error"]
 
 
