@@ -101,7 +101,7 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("own", BETWEEN, engine, "collect"),
     ("own", "prepare timers", loop, "prepare"),
     ("own", "prepare timers", in_graph, "prepare"),
-    ("own", "interval above zero?", engine, "believable"),
+    ("own", "interval above zero?", engine, "reject_implausible"),
     ("own", "noise", noise, "_own_s"),
     ("own", "noise", noise, "finish"),
     ("own", "remarks", engine, "remarks"),

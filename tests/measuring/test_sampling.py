@@ -17,12 +17,12 @@ from benchax.measuring.sampling import (
     NO_WARMUP,
     PATIENCE,
     PROCESSES,
-    believable,
     calibrate,
     call_again,
     collect,
     decide,
     most_processes,
+    reject_implausible,
     share_time,
     warm_up,
 )
@@ -156,7 +156,7 @@ NOTHING = Samples("in_graph", 1, (300e-9,) * 40, overhead_s=281e-9)
 )
 def test_readings_that_say_nothing_are_not_a_measurement(samples, call_s, why):
     with nullcontext() if why is None else pytest.raises(NotMeasured, match=why):
-        assert believable(samples, call_s) is samples
+        assert reject_implausible(samples, call_s) is samples
 
 
 def call_taking(clock, durations_ns):

@@ -16,7 +16,7 @@ import pytest
 import benchax
 from benchax.workers import conversation
 from benchax.workers.channel import Message
-from benchax.workers.conversation import PASSED_ON_BYTES, TAIL_BYTES, Budget, Conversation, Job, Keeper, Output
+from benchax.workers.conversation import PASSED_ON_BYTES, TAIL_BYTES, Budget, Conversation, Job, Output, ZygoteClient
 from benchax.workers.task import CallLimits
 from benchax.workers.worker import warm_up
 
@@ -198,6 +198,6 @@ def test_an_answer_that_is_there_at_once_is_whole(pipe: Pipe) -> None:
     dump = 'Current thread 0x1 (most recent call first):\n  File "f.py", line 3 in f\n  File "x", line 1 in <module>\n'
     channel = SimpleNamespace(send=lambda message, timeout_s: write(dump.encode()))
 
-    said = Keeper.where(SimpleNamespace(channel=channel), SimpleNamespace(pid=7, output=output), 10.0)  # pyright: ignore[reportArgumentType]
+    said = ZygoteClient.request_stack(SimpleNamespace(channel=channel), SimpleNamespace(pid=7, output=output), 10.0)  # pyright: ignore[reportArgumentType]
 
     assert said == dump

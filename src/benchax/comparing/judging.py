@@ -1,7 +1,7 @@
 """From samples that were taken in pairs, and from counts, to comparisons.
 
 How *slower* is decided of one ratio is in `stats/verdicts.py`. Here it is asked of each metric; where the wall time
-leaves it unclear, the processor time is heard as a second witness (`testify`).
+leaves it unclear, the processor time is a second measure (`judge_cpu_time`).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def judge_times(context: Comparison, metric: Metric, blocks: Sequence[Block], al
     )
     if metric != "run" or found != "unclear":
         return comparison
-    heard = testify(blocks, ratio, alpha, within, context.environment)
-    return comparison if heard is None else _by_witness(comparison, *heard)
+    by_cpu = judge_cpu_time(blocks, ratio, alpha, within, context.environment)
+    return comparison if by_cpu is None else _by_witness(comparison, *by_cpu)
 
 
 def _by_witness(unclear: Comparison, cpu: Ratio, word: Verdict) -> Comparison:
@@ -145,7 +145,7 @@ one.
 SAME_BUSY = 0.10
 
 
-def testify(
+def judge_cpu_time(
     blocks: Sequence[Block], wall: Ratio, alpha: float, resolution: float, environment: Environment | None
 ) -> tuple[Ratio, Verdict] | None:
     """The processor time of the process as a second measure, if the wall time is unclear.
@@ -159,7 +159,7 @@ def testify(
 
         asked    if the wall time is unclear, the backend is the CPU, and calls keep most cores busy or last over
                  1 ms
-        heard    if both sides keep about as many cores busy in their best samples (within 10 %)
+        counts   if both sides keep about as many cores busy in their best samples (within 10 %)
         decides  by the same rule as the wall time, if the wall's estimate alone would give the same word, and the
                  processor's estimate is in the wall's interval
 
@@ -183,9 +183,9 @@ def testify(
     word = verdict(found, least_change=least_change(resolution), same_within=resolution)
     # Does the wall-clock estimate give the same verdict, and can it estimate the processor's ratio?
     middle = replace(wall, low=wall.ratio, high=wall.ratio)
-    is_heard = max(busy) <= (1 + SAME_BUSY) * min(busy) and (wall.low or 0.0) <= found.ratio <= (wall.high or 0.0)
+    is_comparable = max(busy) <= (1 + SAME_BUSY) * min(busy) and (wall.low or 0.0) <= found.ratio <= (wall.high or 0.0)
     agrees = word == verdict(middle, least_change=least_change(resolution), same_within=resolution)
-    return found, word if is_heard and agrees else "unclear"
+    return found, word if is_comparable and agrees else "unclear"
 
 
 def busy_cores(samples: Iterable[tuple[Sequence[float], Sequence[float]]]) -> float:

@@ -108,7 +108,7 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
         """The versions without a place, and why: no time, or another result than the baseline's."""
         runs = self.of("run") if self.labels else ()
         together = {c.candidate.label: f"{STOPPED}: {c.why}" for c in runs if c.failure and not self.is_at_fault(c)}
-        return {c.candidate.label: why for c in runs if (why := without_place(c))} | together
+        return {c.candidate.label: why for c in runs if (why := unranked_reason(c))} | together
 
     @property
     def unmatched(self) -> list[str]:
@@ -127,7 +127,7 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
         """Did the candidate fail by itself? A crash without a named function leaves no version that ran."""
         if comparison.failure is None:
             return False
-        return bool(self.ranking) or names(comparison.failure, comparison.candidate.label)
+        return bool(self.ranking) or is_failure_of(comparison.failure, comparison.candidate.label)
 
     def asdict(self) -> dict[str, Any]:
         """Plain values, all that JSON knows."""
@@ -160,12 +160,12 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
         return RENDERERS["figure"](self)
 
 
-def names(failure: Failure, label: str) -> bool:
+def is_failure_of(failure: Failure, label: str) -> bool:
     """Is the failure that of this function, by its stage?"""
     return failure.stage == "build" or failure.stage.partition(" of ")[2] == label
 
 
-def without_place(comparison: Comparison) -> str:
+def unranked_reason(comparison: Comparison) -> str:
     """Why the candidate has no place among the others; empty if it has one. A fast wrong result wins nothing."""
     if comparison.failure is not None:
         return f"failed: {comparison.why}"

@@ -33,7 +33,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.record import Record
-from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect
+from benchax.measuring.sampling import NO_WARMUP, call_again, collect, reject_implausible
 from benchax.measuring.timers.base import Subject, on_fresh_stack
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
@@ -216,7 +216,7 @@ class TrialSampler:
             return []
         record.enter("run" if timer == "wall" else timer)
         calls_s = [min(each.per_call_s) for each in before if each.timer == "wall"]
-        with record.or_absent(what), watch_compiles() as log:
+        with record.recording_absence(what), watch_compiles() as log:
             samples = read_trial(timer, subject, self.request.options, min(calls_s, default=0.0))
             # A timer with a preparation step compiles its programs there.
             record.compiles += log.compiles if timer == "wall" else 0
@@ -253,13 +253,13 @@ def read_trial(timer: str, subject: Subject, options: Options, call_s: float) ->
         call_s: the shortest observed call of the function itself; 0 if there was no call.
 
     Raises:
-        NotMeasured: the timer does not work for this function, or its readings are not believable.
+        NotMeasured: the timer does not work for this function, or its readings are implausible.
     """
     if timer == "wall":
         return samples_of_calls(_call_for_a_while(subject))
     limited = replace(options, max_time_s=TRIAL_S, min_time_s=min(options.min_time_s, TRIAL_S))
     samples = collect(timer, timers.TIMERS[timer].prepare(subject), limited, lambda share: None, call_s=call_s)
-    return believable(replace(samples, answers=timers.TIMERS[timer].answers), call_s)
+    return reject_implausible(replace(samples, answers=timers.TIMERS[timer].answers), call_s)
 
 
 def samples_of_calls(elapsed_ns: list[int]) -> Samples:

@@ -35,10 +35,10 @@ from benchax.measuring.remarks import remarks
 from benchax.measuring.sampling import (
     PROCESSES,
     Warmup,
-    believable,
     call_again,
     collect,
     most_processes,
+    reject_implausible,
     share_time,
     warm_up,
     warm_up_exactly,
@@ -99,7 +99,7 @@ class TimerSampler:
 
     def check(self, record: Record, subject: Subject) -> None:
         record.enter("verify")
-        with record.or_absent("numerics"):
+        with record.recording_absence("numerics"):
             if self.options.verify == "off":
                 raise NotMeasured("verification is switched off")
             from benchax.measuring.verification import verify  # noqa: PLC0415  # takes 0.1 s to load
@@ -127,7 +127,7 @@ class TimerSampler:
                 record.absent.append(Absent(f"samples.{name}", why, is_by_choice=True))
                 continue
             record.enter(name)
-            with record.or_absent(f"samples.{name}"):
+            with record.recording_absence(f"samples.{name}"):
                 with keep_programs():  # the function itself is compiled before, without it
                     prepared = timers.TIMERS[name].prepare(subject)
                 _sample_with(name, prepared, record, options, warmup, exactly and exactly.per_sample)
@@ -169,7 +169,7 @@ def _sample_with(
     floor, walls = record.stages.call_floor, [s.summary.min_s for s in record.samples if s.timer == "wall"]
     seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *filter(None, walls)]
     shortest_s = min(seen, default=0.0)
-    record.samples.append(believable(replace(samples, answers=timers.TIMERS[name].answers), shortest_s))
+    record.samples.append(reject_implausible(replace(samples, answers=timers.TIMERS[name].answers), shortest_s))
 
 
 def measure(
@@ -233,7 +233,7 @@ def fill(
         prepared = prepare(case, options.seed, record.enter)
     prepared.tell = record.enter
     record.signature = prepared.inputs.signature
-    with record.or_absent("work"):
+    with record.recording_absence("work"):
         record.amounts = amounts_of(case, prepared.inputs)
     subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
     subject = _run(record, case, prepared, subject, options, sampler)
@@ -260,7 +260,7 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     if is_stored:
         record.source = digest_source(built.traced, built.lowered)
     record.enter("trace")
-    with record.or_absent("purity"):
+    with record.recording_absence("purity"):
         record.purity = purity.check(subject, built, case.id.name, prepared.surroundings.put_back)
         if why := purity.why_not_watched():
             record.absent.append(Absent("purity.clock_reads", why))
@@ -280,7 +280,7 @@ def _run(
     is_observed = is_eager and options.memory and not is_whole
     with ExitStack() as stack:
         if is_observed:
-            with record.or_absent("memory.eager_rise_bytes"):
+            with record.recording_absence("memory.eager_rise_bytes"):
                 stack.enter_context(memory.mapping_every_block())
         subject = _called(record, case, prepared, subject, sampler)
         if is_observed:
@@ -291,9 +291,9 @@ def _run(
         return subject
     if is_whole:
         record.enter("transfer")
-        with record.or_absent("stages.transfer_in"):
+        with record.recording_absence("stages.transfer_in"):
             record.stages = replace(record.stages, transfer_in=transfer_in(subject.inputs))
-        with record.or_absent("stages.transfer_out"):
+        with record.recording_absence("stages.transfer_out"):
             record.stages = replace(record.stages, transfer_out=transfer_out(subject.call))
     sampler.warm_up(record, subject)
     if is_whole:
@@ -303,7 +303,7 @@ def _run(
         _drop_disturbed_floor(record, subject)
         if record.devices is not None:
             record.enter("devices")
-            with record.or_absent("devices.shares"):
+            with record.recording_absence("devices.shares"):
                 record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
         # Do this after all timing: while memory is observed, glibc maps every block anew, and page faults slow calls
         # down.
@@ -345,7 +345,7 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
 def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
     record.enter("dispatch")
     record.stages = replace(record.stages, dispatch_s=on_fresh_stack(dispatch)(subject.ready))
-    with record.or_absent("stages.call_floor"):
+    with record.recording_absence("stages.call_floor"):
         with keep_programs():
             floor = call_floor(subject, record.warmup.last_s, prepared.inline_flops)
         record.stages = replace(record.stages, call_floor=floor)
@@ -370,7 +370,7 @@ def _export(record: Record, subject: Subject, case: Case, options: Options) -> N
     if options.store == "off":
         record.absent.append(Absent("program", "the row is not stored"))
         return
-    with record.or_absent("program"):
+    with record.recording_absence("program"):
         stored = case.find_program(record.source) if case.find_program and record.source else None
         record.program = stored or replace(exported(subject), source=record.source)
 

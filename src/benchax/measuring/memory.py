@@ -275,11 +275,11 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
     record.enter("memory")
     is_eager = subject.program.kind == "eager"
     if not is_eager:
-        with record.or_absent("memory.compiled_rise_bytes"):
+        with record.recording_absence("memory.compiled_rise_bytes"):
             record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=observed_bytes(subject))
     # Without an earlier run, memory for compiling the operations would count as memory of the call.
     if is_eager or record.numerics is not None or record.notes.undecided:
-        with record.or_absent("memory.eager_rise_bytes"):
+        with record.recording_absence("memory.eager_rise_bytes"):
             fn = subject.program.eager or subject.program.call
             _note_eager(record, *_observe(subject, fn, QUICK_CALL_S, _readings(subject) - 1, AGREEING))
     else:
@@ -340,6 +340,6 @@ def observe_next_call(record: Record, subject: Subject) -> None:
         record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
     if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
         return
-    with record.or_absent("memory.eager_rise_bytes"):
+    with record.recording_absence("memory.eager_rise_bytes"):
         call = _call_on_fresh_buffers(subject, subject.program.call, _readings(subject))
         _note_eager(record, *read_range(call, QUICK_CALL_S, _readings(subject) - 1, 1))

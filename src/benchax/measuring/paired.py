@@ -162,7 +162,7 @@ class PairedAnswer:
     failed_side: int = 0
 
 
-class Unfit(Exception):
+class VersionFailed(Exception):
     """A side that cannot be run; `cause` says why."""
 
     def __init__(self, side: int, cause: BaseException, stage: str) -> None:
@@ -170,11 +170,11 @@ class Unfit(Exception):
         self.side, self.cause, self.stage = side, cause, stage
 
 
-def guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
+def attributing_failure(side: int, stage: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (Exception, SystemExit) as error:
-        raise Unfit(side, error, stage) from error
+        raise VersionFailed(side, error, stage) from error
 
 
 # ---- versions --------------------------------------------------------------------------------------------------------
@@ -261,14 +261,14 @@ def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[
         inputs = _inputs_of_programs(request)
         return [_imported(i, side.label, side.program, inputs) for i, side in enumerate(request.sides)], [None]
     giver = min(cases)
-    inputs = guarded(giver, "inputs", lambda: make_inputs(cases[giver], request.seed))
+    inputs = attributing_failure(giver, "inputs", lambda: make_inputs(cases[giver], request.seed))
     if len(cases) == len(request.sides):
         return [native(side.label, cases[i], inputs) for i, side in enumerate(request.sides)], [None]
     subjects = {
-        i: guarded(i, "build", lambda i=i, case=case: _to_export(case, inputs, _program_file(request, i)))
+        i: attributing_failure(i, "build", lambda i=i, case=case: _to_export(case, inputs, _program_file(request, i)))
         for i, case in cases.items()
     }
-    leaves = guarded(giver, "inputs", lambda: leaves_of(subjects[giver]))
+    leaves = attributing_failure(giver, "inputs", lambda: leaves_of(subjects[giver]))
     versions: list[BuildableVersion] = []
     why: list[str | None] = [None for _ in request.sides]
     for i, side in enumerate(request.sides):
@@ -307,7 +307,7 @@ def _inputs_of_programs(request: PairedRequest) -> Inputs:
     leaves = next((side.leaves for side in request.sides if side.leaves is not None), None)
     if leaves is None:
         rng = np.random.default_rng(request.seed)
-        specs = guarded(0, "import", lambda: ImportedProgram(request.sides[0].program or b"").specs)
+        specs = attributing_failure(0, "import", lambda: ImportedProgram(request.sides[0].program or b"").specs)
         leaves = tuple(make_like(spec, rng) for spec in specs)
     return Inputs(leaves, {}, (), signature(leaves, {}, ()))
 
@@ -344,8 +344,8 @@ def _export(subject: Subject, file: Path | None) -> bytes:
 
 def _imported(i: int, label: str, content: bytes | None, leaves: Inputs) -> BuildableVersion:
     content = content or b""
-    found = guarded(i, "import", lambda: ImportedProgram(content))
-    guarded(i, "inputs", lambda: _check_inputs(found, leaves))
+    found = attributing_failure(i, "import", lambda: ImportedProgram(content))
+    attributing_failure(i, "inputs", lambda: _check_inputs(found, leaves))
     facts = SideFacts(True, hashlib.sha256(content).hexdigest())
     return BuildableVersion(label, found.program, leaves, facts, content)
 
@@ -371,8 +371,8 @@ def take_blocks(request: PairedRequest, say: Callable[..., None]) -> PairedAnswe
     try:
         with without_cache(), noise.paused_gc():
             return _take(request, say)
-    except Unfit as unfit:
-        return PairedAnswer(failure=diagnose(unfit.cause, unfit.stage), failed_side=unfit.side)
+    except VersionFailed as failed:
+        return PairedAnswer(failure=diagnose(failed.cause, failed.stage), failed_side=failed.side)
 
 
 def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
@@ -425,7 +425,7 @@ class _PairedWork:
         self.say("warm-up", again=True)
         for i, version in enumerate(self.versions):
             version.subject = replace(version.subject, inputs=version.own_inputs)
-            guarded(i, "warm-up", partial(version.warm_up, i in due))
+            attributing_failure(i, "warm-up", partial(version.warm_up, i in due))
         if not self.iterations:
             self.iterations, self.call_ns = calibrated([version.timer for version in self.versions])
         self.say("rounds", again=True)
@@ -468,7 +468,7 @@ class _PairedWork:
             # Each side has its own folder, so that its first build is a real one, even if both are the same program.
             folder = self.request.programs and str(Path(self.request.programs, str(i)))
             with share_programs(folder) if folder else nullcontext():
-                guarded(i, "build", version.build)
+                attributing_failure(i, "build", version.build)
         self.build_ns = perf_counter_ns() - begun
         return due
 

@@ -137,7 +137,7 @@ class Record:
         return next(a.why for a in self.absent if a.what == what)
 
     @contextmanager
-    def or_absent(self, what: str) -> Iterator[None]:
+    def recording_absence(self, what: str) -> Iterator[None]:
         """Runs a part that can turn out not to be measurable: then the row gives the reason."""
         try:
             yield

@@ -243,8 +243,8 @@ def _take(
         switches.append(preemptions())
 
 
-def believable(samples: Samples, call_s: float = 0.0) -> Samples:
-    """Returns `samples` if they are believable. They are not in three cases. Their interval reaches down to zero (a
+def reject_implausible(samples: Samples, call_s: float = 0.0) -> Samples:
+    """Returns `samples` if they are plausible. They are not in three cases. Their interval reaches down to zero (a
     difference of two readings that hardly differ). A difference has no interval. Or they are less than the subtracted
     cost.
 
@@ -253,7 +253,7 @@ def believable(samples: Samples, call_s: float = 0.0) -> Samples:
             a call, a reading near zero says nothing about the function: its work is elsewhere.
 
     Raises:
-        NotMeasured: they are not believable.
+        NotMeasured: they are implausible.
     """
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if samples.summary.median_s < overhead_s:

@@ -23,7 +23,7 @@ from benchax.case import Case, make_case, name_of
 from benchax.checkouts.launch import Selection, check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolution_of
-from benchax.comparing.ranking import Comparisons, Rank, names, rank_versions, without_place
+from benchax.comparing.ranking import Comparisons, Rank, is_failure_of, rank_versions, unranked_reason
 from benchax.comparing.sequential import RUN, TIMES, Effort, SequentialTest, effort_for
 from benchax.discovery import collect, matches
 from benchax.environment import capture
@@ -133,7 +133,7 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
             (test,) = session.run_tests([paired_run], effort, report)
         failed = test.first.samples.failures
         # Not automatically: a crash without a named side can come from any side, and spoils all comparisons.
-        if 0 not in failed or not names(failed[0], labels[0]):
+        if 0 not in failed or not is_failure_of(failed[0], labels[0]):
             return _make_comparisons(test, failures)
         failures |= {labels[i]: failure for i, failure in failed.items()}
 
@@ -188,7 +188,7 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
     if not samples.groups or 0 in samples.failures:
         return ()
     baseline = samples.paired_run.versions[0].label
-    runs = {c.candidate.label: c for c in found if c.metric == "run" and not without_place(c)}
+    runs = {c.candidate.label: c for c in found if c.metric == "run" and not unranked_reason(c)}
     base_s = next((c.baseline_value for c in runs.values()), None)
     if base_s is None:
         return ()

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.comparing.judging import ComparisonEvidence, judge, judge_times
-from benchax.comparing.ranking import in_order, is_slower, share_places, without_place
+from benchax.comparing.ranking import in_order, is_slower, share_places, unranked_reason
 from benchax.environment import capture
 from benchax.measuring import paired
 from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFacts
@@ -274,7 +274,7 @@ class PairedSamples:
         They use the same rounds: all versions ran in each."""
         if not self.paired_run.ranks or not self.groups or self.failures.get(0):
             return []
-        runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not without_place(c)]
+        runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not unranked_reason(c)]
         baseline = self.paired_run.versions[0].label
         times = {baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}
         asked: list[Comparison] = []

@@ -203,7 +203,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
         with os.fdopen(fds.pop(), "rb") as beside:
             if os.fstat(beside.fileno()).st_size != sum(sizes):
                 raise Garbled
-            afford(sum(sizes))
+            require_free_memory(sum(sizes))
             # Copy into memory of this process: shared pages would behave differently in timings, and the other side
             # could truncate them.
             sections = [np.empty(size, np.uint8).data for size in sizes]
@@ -218,7 +218,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
 
 def _memory_file(views: Sequence[memoryview], total: int) -> Any:
     """A file that only its descriptor leads to, with the `views` in it."""
-    afford(total)
+    require_free_memory(total)
     has_memfd = hasattr(os, "memfd_create")
     file = os.fdopen(os.memfd_create("benchax"), "wb") if has_memfd else tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115
     try:
@@ -230,7 +230,7 @@ def _memory_file(views: Sequence[memoryview], total: int) -> Any:
     return file
 
 
-def afford(nbytes: int) -> None:
+def require_free_memory(nbytes: int) -> None:
     """Raises MemoryError if `nbytes` more would exhaust the machine's memory. The kernel grants memory that it does not
     have, and later kills any process."""
     if nbytes < _CHECKED_BYTES:

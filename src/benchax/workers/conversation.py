@@ -113,7 +113,7 @@ class Conversation:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: ZygoteClient,
         worker: Worker,
         job: Job,
         sections: Sequence[Bytes],
@@ -159,7 +159,7 @@ class Conversation:
                 return conclusion
             if (failure := self.budget.failure()) is not None:
                 # Asks where it is, which takes milliseconds, and ends it.
-                stack = frames(self.keeper.where(worker, ASK_S))
+                stack = frames(self.keeper.request_stack(worker, ASK_S))
                 return self._give_up(failure.kind, failure.message, failure.advice, stack)
             sources = [worker.channel, control, *([worker.output] if worker.output.is_open else [])]
             ready = wait_readable(sources, self.budget.rest())
@@ -167,7 +167,7 @@ class Conversation:
                 worker.output.pump()
             try:
                 if control in ready:
-                    self.keeper.absorb()
+                    self.keeper.read_events()
                 if worker.channel in ready:
                     worker.channel.take()
             except Closed:
@@ -419,7 +419,7 @@ class Worker:
         self.output.close()
 
 
-class Keeper:
+class ZygoteClient:
     def __init__(self, start: Start, preload: Sequence[str], environ: Mapping[str, str]) -> None:
         """Starts the zygote, which imports `preload` before anything else, and does not wait for it.
 
@@ -471,7 +471,7 @@ class Keeper:
         self.workers[worker.pid] = worker
         return worker
 
-    def where(self, worker: Worker, within_s: float) -> str:
+    def request_stack(self, worker: Worker, within_s: float) -> str:
         """Returns the position of `worker` from its fault handler; any text if the handler writes nothing in time."""
         worker.output.begin(is_passed_on=False)  # before it is asked: the answer may be there at once
         try:
@@ -492,7 +492,7 @@ class Keeper:
             self.workers.pop(worker.pid, None)
             worker.close()
 
-    def absorb(self) -> None:
+    def read_events(self) -> None:
         """Takes note of new messages from the zygote. Raises `Closed` if it is gone."""
         self.channel.take()
         while (message := self.channel.pop()) is not None:
@@ -556,7 +556,7 @@ class Keeper:
         # not.
         self._let_go()
 
-    def abandon(self) -> None:
+    def detach(self) -> None:
         """In a fork of this program, to which none of this belongs: lets go of it without ending it."""
         self.process.returncode = 0  # it is no child of this process, which Popen would find out with a warning
         self._let_go()

@@ -31,10 +31,10 @@ from benchax.workers.conversation import (
     Conclusion,
     Conversation,
     Job,
-    Keeper,
     Listener,
     Start,
     Worker,
+    ZygoteClient,
     ignore,
 )
 from benchax.workers.task import UNLIMITED, A, CallLimits, R, Task
@@ -78,7 +78,7 @@ class Pool:
         self.jax_config = check_jax_config(jax_config or {})
         self.how: Start = start
         self._lock = threading.Lock()
-        self._keeper: Keeper | None = None
+        self._keeper: ZygoteClient | None = None
         self._ready: list[Worker] = []
         self._conditions: Any = None
         self._has_killed = False
@@ -187,7 +187,7 @@ class Pool:
         if len(self._ready) >= count:
             return
         if self._keeper is None:
-            self._keeper = Keeper(self.how, self.preload, self.environ)
+            self._keeper = ZygoteClient(self.how, self.preload, self.environ)
         wanted = max(2, count) if self._has_killed and self.reuse else count
         new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
         if self.warm:
@@ -222,7 +222,7 @@ class Pool:
         if self._keeper is None:
             return
         try:
-            self._keeper.absorb()
+            self._keeper.read_events()
         except (Closed, Garbled):
             self._let_go()
         for worker in [worker for worker in self._ready if worker.status is not None]:
@@ -239,7 +239,7 @@ class Pool:
         keeper, self._keeper = self._keeper, None
         self._ready, self._lock = [], threading.Lock()
         if keeper is not None:
-            keeper.abandon()
+            keeper.detach()
 
 
 def spawned_pool(environ: Mapping[str, str] | None = None, jax_config: Mapping[str, Any] | None = None) -> Pool:

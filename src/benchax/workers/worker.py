@@ -312,7 +312,7 @@ def warm_up(modules: tuple[str, ...], say: Say) -> None:
 # If forking is not possible or not safe (no `fork`, or importing left threads), workers are started as new processes.
 # The rest is the same.
 #
-# It talks to `Keeper` over standard input, which is a socket:
+# It talks to `ZygoteClient` over standard input, which is a socket:
 #
 #     {"start": n} with two descriptors (connection, output)   ⇒   {"started": n, "pid": pid, "how": "fork" | "spawn"}
 #     {"ask": pid}: it writes where it is to its output
