@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,6 +52,9 @@ from benchax.results.experiment import Scaling
 from benchax.specs import read_mesh
 from benchax.store.load import Rows
 from benchax.units import plural
+
+if TYPE_CHECKING:
+    from benchax.api import RunOutcome
 
 QUICK = {
     "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "relative_width": 0.05, "memory": False,
@@ -169,9 +172,6 @@ def measure(
     """
     gc.disable()  # while modules are imported that stay to the end: collections took 0.2 s of a run of 6 s
     from benchax import api
-    from benchax.clusters import open_agents
-    from benchax.clusters.cases import folder_of, nprocs_of
-    from benchax.measuring.stages import release_programs
     from benchax.workers.ranks import is_following
 
     gc.freeze()
@@ -181,31 +181,9 @@ def measure(
         printing_to_stderr(lambda: list(api.run(cases, options)))
         return 0
     rows: list[Measurement] = []
-    ended: list[str] = []
-    outcome, interrupted, run_id = api.RunOutcome(), False, uuid.uuid4().hex
-
-    def show_so_far(what: str, value: Any) -> None:
-        """Shows the row of a case after each of its further processes."""
-        if what == "row":
-            ended[:] = _lines_of([*rows, value])
-
+    outcome, run_id = api.RunOutcome(), uuid.uuid4().hex
     try:
-        try:
-            with (
-                show_progress(True, has_bar=not as_json, results=lambda: ended) as report,
-                nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(options)) as agents,
-            ):
-                listening = [replace(case, listen=show_so_far) for case in cases]
-                found = api.run(listening, options, run_id=run_id, report=report, outcome=outcome, agents=agents)
-                # The generator measures when the next row is requested. That is when user code may print.
-                while row := printing_to_stderr(lambda: next(found, None)):
-                    rows.append(row)
-                    release_programs()
-                    ended[:] = _lines_of(rows)
-                    if as_json:
-                        print_json([row])
-        except KeyboardInterrupt:
-            interrupted = True
+        has_ended = _add_rows(rows, cases, options, run_id, outcome, as_json=as_json, on=on)
         compared: Mapping[CaseId, Comparison] = {}
         if not as_json:
             compared = _show(cases, options, rows, is_verbose=is_verbose, is_brief=is_brief)
@@ -216,13 +194,55 @@ def measure(
     finally:  # also when stdout is closed or full
         for text in [*api.rescue(outcome.unstored), *_describe_run(rows, run_id, len(outcome.row_ids))]:
             note(text)
-    if interrupted:
+    if not has_ended:
         kept = ", and kept" if outcome.row_ids else ""
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished{kept}")
         return 130
     if any(row.failure for row in rows) or outcome.unstored:
         return 2
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
+
+
+def _add_rows(
+    rows: list[Measurement],
+    cases: Sequence[Case],
+    options: Sequence[Options],
+    run_id: str,
+    outcome: RunOutcome,
+    *,
+    as_json: bool,
+    on: str | None,
+) -> bool:
+    """Measures the cases, and adds each row when its case ends. Returns False after Ctrl-C."""
+    from benchax.api import run as run_cases
+    from benchax.clusters import open_agents
+    from benchax.clusters.cases import folder_of, nprocs_of
+    from benchax.measuring.stages import release_programs
+
+    shown: list[str] = []
+
+    def show_so_far(what: str, value: Any) -> None:
+        """Shows the row of a case after each of its further processes."""
+        if what == "row":
+            shown[:] = _lines_of([*rows, value])
+
+    try:
+        with (
+            show_progress(True, has_bar=not as_json, results=lambda: shown) as report,
+            nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(options)) as agents,
+        ):
+            listening = [replace(case, listen=show_so_far) for case in cases]
+            found = run_cases(listening, options, run_id=run_id, report=report, outcome=outcome, agents=agents)
+            # The generator measures when the next row is requested. That is when user code may print.
+            while row := printing_to_stderr(lambda: next(found, None)):
+                rows.append(row)
+                release_programs()
+                shown[:] = _lines_of(rows)
+                if as_json:
+                    print_json([row])
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:
