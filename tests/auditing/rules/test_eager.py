@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import os
@@ -21,6 +22,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules import eager
 from benchax.auditing.rules.eager import not_jitted, trivial_jit, vmap_of_jit
+from benchax.auditing.syntax import calls
 from benchax.case import make_case
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.errors import NotMeasured
@@ -475,3 +477,13 @@ def test_where_another_recording_runs_that_is_told(project: Path, model: ModuleT
 
     assert answered.outcome == "not checked"
     assert "profil" in answered.why or "recording" in answered.why
+
+
+@pytest.mark.parametrize(
+    ("call", "is_given"),
+    [("update(g, value_fn=loss)", True), ("update(g, lambda w: w)", True), ("update(g, rate)", False)],
+)
+def test_a_call_that_is_given_a_function_is_no_call_for_jit(call: str, is_given: bool) -> None:
+    tree = ast.parse(f"def loss(w): return w\n{call}")
+
+    assert eager.is_given_function(tree, next(calls(tree, "update"))) == is_given

@@ -262,12 +262,21 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
             f"Put what {callee} computes under {jit}: a function that takes arrays and returns arrays, called at {at}. "
             f"{jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
         )
-    if not one.is_users or "." in one.name:
+    if node is not None and is_given_function(tree, node):
+        how = f"Put the call at {at} into a function of arrays under {jit}, for {jit}({callee}) takes no function"
+    elif not one.is_users or "." in one.name:
         how = f"Make {jit}({callee}) once, before the loop, and call that at {at}"
     else:
         how = f"Decorate {name} with {jit}, or call at {at} what {jit}({callee}) gives once"
     read = f" Return what it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
     return f"{how}: its operations become one program, with one call and no arrays in between.{read}"
+
+
+def is_given_function(tree: ast.Module, call: ast.Call) -> bool:
+    """Is an argument a lambda or a function of this file?"""
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    return any(isinstance(one, ast.Lambda) or path_of(one) in functions for one in given)
 
 
 def _jit_of(tree: ast.Module) -> str:
