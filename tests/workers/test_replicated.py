@@ -81,7 +81,7 @@ def test_the_row_is_known_after_each_process_and_workers_stay(pool: Pool, row: M
     Replicated(Inline(), pool).run(case, replace(OPTIONS, processes=3), run_id="r", progress=quiet)
 
     assert [len(each.series_of("wall")) for each in rows] == [1, 2]
-    assert len(set(before)) == 2
+    assert len(set(before)) >= 2
     assert [worker.pid for worker in pool._ready] == before
 
 
