@@ -78,15 +78,15 @@ class _End(BaseException):
 
 def run_of(functions: Any, data: Any, pool: Any = None, *, then: bool = True, **given: Any) -> GridRun:
     """A run in this process; nothing is stored unless `store` is given."""
-    wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
-    run = start_run(wish, LocalAgents(pool or HerePool()), lambda step: None)
+    spec = validate_spec(functions, data, defaults() | {"store": "off"} | given)
+    run = start_run(spec, LocalAgents(pool or HerePool()), lambda step: None)
     if then:
         run.go()
     return run
 
 
 def grid_here(functions: Any, data: Any, pool: Any = None, clock: Any = monotonic, **given: Any) -> GridResult:
-    wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
-    run = start_run(wish, LocalAgents(pool or HerePool()), lambda step: None, clock)
+    spec = validate_spec(functions, data, defaults() | {"store": "off"} | given)
+    run = start_run(spec, LocalAgents(pool or HerePool()), lambda step: None, clock)
     run.go()
     return result_of(run)

@@ -22,7 +22,7 @@ from simulated_agents import simulate_node
 from benchax.clusters import ray_agents
 from benchax.clusters.agents import CallEnded, Node, NodeJoined, NodeLost
 from benchax.clusters.cases import measure_cases, nprocs_of
-from benchax.clusters.ray_agents import RayGang, Seat, Team, deal
+from benchax.clusters.ray_agents import RayGang, Slot, Team, assign_slots
 from benchax.discovery import collect
 from benchax.errors import UsageError
 from benchax.model import Failure
@@ -123,21 +123,21 @@ def place(cpus: float, gpus: float = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("places", "count", "seats"),
+    ("places", "count", "slots"),
     [
-        ([place(4)], 2, [Seat(0, 4, 0)]),  # its agent starts both, which have one clock then
-        ([place(4), place(8)], 2, [Seat(0, 8, 0), Seat(1, 4, 0)]),
-        ([place(4), place(4), place(4)], 2, [Seat(0, 4, 0), Seat(1, 4, 0)]),
-        ([place(4), place(4)], 3, [Seat(0, 2, 0), Seat(0, 2, 0), Seat(1, 4, 0)]),
-        ([place(1), place(1)], 4, [Seat(0, 0.5, 0), Seat(0, 0.5, 0), Seat(1, 0.5, 0), Seat(1, 0.5, 0)]),
-        ([place(16, 2)], 2, [Seat(0, 8, 1), Seat(0, 8, 1)]),
-        ([place(64), place(16, 8)], 1, [Seat(0, 16, 8)]),
+        ([place(4)], 2, [Slot(0, 4, 0)]),  # its agent starts both, which have one clock then
+        ([place(4), place(8)], 2, [Slot(0, 8, 0), Slot(1, 4, 0)]),
+        ([place(4), place(4), place(4)], 2, [Slot(0, 4, 0), Slot(1, 4, 0)]),
+        ([place(4), place(4)], 3, [Slot(0, 2, 0), Slot(0, 2, 0), Slot(1, 4, 0)]),
+        ([place(1), place(1)], 4, [Slot(0, 0.5, 0), Slot(0, 0.5, 0), Slot(1, 0.5, 0), Slot(1, 0.5, 0)]),
+        ([place(16, 2)], 2, [Slot(0, 8, 1), Slot(0, 8, 1)]),
+        ([place(64), place(16, 8)], 1, [Slot(0, 16, 8)]),
     ],
 )
 def test_ranks_are_dealt_out_over_hosts_neighbours_beside_one_another(
-    places: list[dict[str, Any]], count: int, seats: list[Seat]
+    places: list[dict[str, Any]], count: int, slots: list[Slot]
 ) -> None:
-    assert deal(places, count) == seats
+    assert assign_slots(places, count) == slots
 
 
 def test_what_cannot_be_ranks_of_a_run_is_refused_before_a_node_is_asked(files: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_cannot_be_ranks_of_a_run_is_refused_before_a_node_is_asked(files: 
     assert nprocs_of([two, two]) == 2
 
     with pytest.raises(UsageError) as too_many:
-        deal([place(8, 2), place(8, 2)], 6)
+        assign_slots([place(8, 2), place(8, 2)], 6)
     with pytest.raises(UsageError, match="the timer 'loop' is given with nprocs=2"):
         next(measure_cases(None, [case], [loop], "", quiet))  # type: ignore[arg-type]
     with pytest.raises(UsageError) as several:

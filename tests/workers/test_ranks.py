@@ -22,7 +22,7 @@ from benchax.options import DEFAULTS, resolve
 from benchax.workers import ranks
 from benchax.workers.executors import executor_for
 from benchax.workers.rank import ClockReading, RankAnswer, RankJob, StartLine, measure_rank
-from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
+from benchax.workers.ranks import RankEnd, _disagreement, _fill, find_root_cause
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def told(rank: int, kind: Any, step: str, at: float, message: str = "it") -> Ran
     ],
 )
 def test_the_rank_that_the_others_fail_because_of_is_blamed(ends: list[RankEnd], message: str) -> None:
-    assert blame(ends, len(ends)).message == message
+    assert find_root_cause(ends, len(ends)).message == message
 
 
 def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:

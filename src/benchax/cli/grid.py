@@ -161,14 +161,14 @@ def measure(
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
 
-    wish = validate_spec(functions, data, given)
+    spec = validate_spec(functions, data, given)
     running: list[GridRun] = []
     interrupted = False
     with (
         show_progress(True, has_bar=not as_json, results=lambda: _lines_of(running)) as report,
         open_agents(on, folder) as agents,
     ):
-        run = start_run(wish, agents, report)
+        run = start_run(spec, agents, report)
         running.append(run)
         try:
             run.go()

@@ -296,7 +296,7 @@ LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
-class Seat:
+class Slot:
     """The part of its host that a rank gets."""
 
     bundle: int
@@ -310,16 +310,16 @@ def sizes_of(places: Sequence[Place]) -> list[tuple[float, float]]:
     return sorted(((place["Resources"].get("GPU", 0), place["Resources"]["CPU"]) for place in places), reverse=True)
 
 
-def deal(places: Sequence[Place], count: int) -> list[Seat]:
-    """A seat for each agent: neighbours share a host, and the biggest hosts come first.
+def assign_slots(places: Sequence[Place], count: int) -> list[Slot]:
+    """A slot for each agent: neighbours share a host, and the biggest hosts come first.
 
     Raises:
         UsageError: more ranks than GPUs on a host that has some.
     """
     chosen = sizes_of(places)[:count]
     if len(chosen) == 1 and not chosen[0][0]:
-        return [Seat(0, chosen[0][1], 0)]
-    seats: list[Seat] = []
+        return [Slot(0, chosen[0][1], 0)]
+    slots: list[Slot] = []
     for bundle, (gpus, cpus) in enumerate(chosen):
         share = count // len(chosen) + (bundle < count % len(chosen))
         if 0 < gpus < share:
@@ -329,8 +329,8 @@ def deal(places: Sequence[Place], count: int) -> list[Seat]:
                 f"--nprocs {int(sum(g for g, _ in chosen))} has one on each",
             )
         # Ray allots more than one CPU in whole numbers only.
-        seats += [Seat(bundle, cpus // share or cpus / share, gpus // share)] * share
-    return seats
+        slots += [Slot(bundle, cpus // share or cpus / share, gpus // share)] * share
+    return slots
 
 
 class RayGang(_OnRay):
@@ -345,8 +345,8 @@ class RayGang(_OnRay):
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:
         places = self._find_places(needed, limits)
-        self.seats = deal(places, self.count)
-        self.sizes = sizes_of(places)[: len({seat.bundle for seat in self.seats})]
+        self.slots = assign_slots(places, self.count)
+        self.sizes = sizes_of(places)[: len({slot.bundle for slot in self.slots})]
         return [self._form()]
 
     def close(self) -> None:
@@ -363,8 +363,8 @@ class RayGang(_OnRay):
         self._set_aside()
         in_bundle = partial(self.strategies.PlacementGroupSchedulingStrategy, self.group)
         actors = [
-            self._make_actor(in_bundle(placement_group_bundle_index=seat.bundle), seat.cpus, seat.gpus)
-            for seat in self.seats
+            self._make_actor(in_bundle(placement_group_bundle_index=slot.bundle), slot.cpus, slot.gpus)
+            for slot in self.slots
         ]
         # From here on `close` ends them.
         team = self.teams[f"gang-{self._number}"] = Team(f"gang-{self._number}", actors, [])

@@ -89,7 +89,7 @@ class Launched:
         environment = capture(case.folder, with_jax=False)
         row = Measurement(case.id, environment, options, run_id, started_at, **row_fields(known))
         if any(isinstance(each.answer, Failure) for each in ended):
-            return replace(row, failure=blame(ended, count), noise=noise.finish(reading))
+            return replace(row, failure=find_root_cause(ended, count), noise=noise.finish(reading))
         ranks = sorted(ended, key=lambda each: each.rank)
         answers = [each.answer for each in ranks if isinstance(each.answer, RankAnswer)]
         return replace(_fill(row, answers, environment), noise=noise.finish(reading)) if answers else row
@@ -302,7 +302,7 @@ class RankLaunch:
         self.end(job.rank, answer)
 
 
-def blame(ended: Sequence[RankEnd], count: int) -> Failure:
+def find_root_cause(ended: Sequence[RankEnd], count: int) -> Failure:
     """The failure of the rank that the others failed because of, under its name."""
     failures = sorted(
         ((each, each.answer) for each in ended if isinstance(each.answer, Failure)), key=lambda pair: pair[0].at
