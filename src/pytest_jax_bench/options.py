@@ -156,12 +156,13 @@ OPTIONS = (
 def add(parser: pytest.Parser) -> None:
     group = parser.getgroup("ptjb", "Pytest-Jax-Bench (ptjb)")
     for option in OPTIONS:
-        text = option.help.replace("%", "%%")
+        # Without `dest`, pytest looks for it among all options, for each of ours.
+        known: dict[str, Any] = {"dest": f"ptjb_{option.name}", "help": option.help.replace("%", "%%")}
         if option.read is None:
             # Not False: what nobody has said on the command line, the configuration may say.
-            group.addoption(*option.flags, action="store_true", default=None, help=text)
+            group.addoption(*option.flags, action="store_true", default=None, **known)
         else:
-            group.addoption(*option.flags, type=for_argparse(option.read), metavar=option.metavar, help=text)
+            group.addoption(*option.flags, type=for_argparse(option.read), metavar=option.metavar, **known)
         kind: Any = {"default": None} if option.read else {"type": "bool", "default": False}
         ours, alias = option.inis[::-1]
         try:
