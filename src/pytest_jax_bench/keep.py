@@ -148,12 +148,18 @@ def _run_gate(
 def _judge(
     old: dict[str, Any], measured: StepResults, known: MetricVerdict | None, rounds: Rounds, context: BenchContext
 ) -> MetricVerdict | None:
-    """The verdict of the two programs on the run time, if stored times don't decide and the programs may run."""
+    """The verdict of the two programs on the run time, if stored times don't decide and the programs may run.
+
+    A busy machine makes stored times differ by any factor, so the same program is neither slower nor faster.
+    """
     is_left_out = context.settings.no_judge or context.settings.fail_slower or rounds.calls_per_round is not None
-    if known is None or known.verdict != "unclear" or is_left_out or measured.jit is None or measured.error:
+    if known is None or is_left_out or measured.jit is None or measured.error:
         return known
     from pytest_jax_bench import side_by_side
 
+    if known.verdict != "unclear":
+        is_same = side_by_side.is_same_program(old, measured.jit)
+        return MetricVerdict("same", side_by_side.SAME_PROGRAM) if is_same else known
     judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"))
     return judged if judged.verdict != "unclear" else MetricVerdict("unclear", f"{known.why}; {judged.why}")
 

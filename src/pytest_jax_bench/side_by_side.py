@@ -68,6 +68,15 @@ def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVer
         return MetricVerdict("unclear", f"not judged side by side, because {reason_of(error)}")
 
 
+def is_same_program(old: Row, new: Measurement) -> bool:
+    """Is the stored program of the reference the one of `new`? False where that isn't known."""
+    try:
+        _, reference = find_reference(old, new)
+    except Exception:  # whatever it is: the row is there, and its times have a verdict
+        return False
+    return new.program is not None and reference.program.sha256 == new.program.sha256
+
+
 def find_reference(old: Row, new: Measurement) -> tuple[DatabaseStore, Any]:
     """The store, and the measurement of the reference, which has a program, as `new` has.
 
