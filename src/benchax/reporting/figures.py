@@ -31,7 +31,7 @@ from benchax.reporting.document import (
     Tree,
     describe_value,
 )
-from benchax.reporting.tables import truncate
+from benchax.reporting.tables import cut_middle, one_line
 from benchax.units import SECONDS, number, seconds_unit
 
 # Distinguishable with any color vision (Okabe & Ito 2008). A mark or a word always repeats the meaning.
@@ -314,7 +314,9 @@ def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
 
 
 def _name_cells(axes: Any, chart: Chart) -> None:
-    columns, rows = ([truncate(tick.text, LONGEST_NAME) for tick in axis.ticks] for axis in (chart.x, chart.y))
+    columns, rows = (
+        [cut_middle(one_line(tick.text), LONGEST_NAME) for tick in axis.ticks] for axis in (chart.x, chart.y)
+    )
     slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, columns)) > 5 else {}
     every = max(1, len(columns) // 60)
     axes.set_xticks(range(0, len(columns), every), columns[::every], fontsize=8, parse_math=False, **slanted)
