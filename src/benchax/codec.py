@@ -123,13 +123,25 @@ def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
     """
     if with_blocks:
         return _decoded(load(text), Comparison)
-    # Cut out before the text is parsed. Only the arrays of the last block end like this.
+    # Cut out before the text is parsed. Only the arrays of the last block, and an environment, end like this.
     head, _, rest = text.partition(',"blocks":[')
-    document: dict[str, Any] = load(head + rest.partition("]}]")[2])
+    where, date, rest = rest.partition("]}]")[2].partition('},"compared_at":"')
+    is_apart = where.startswith(_ENVIRONMENT)
+    document: dict[str, Any] = load(head + date[1:] + rest if is_apart else head + where + date + rest)
     _check_version(document)
+    if is_apart:
+        document["environment"] = _share_environment(where[len(_ENVIRONMENT) - 1 :] + "}")
     for name in _SHARED.keys() & document.keys():
         document[name] = _share(name, marshal.dumps(document[name], 2))
     return _convert(document, Comparison)
+
+
+_ENVIRONMENT = ',"environment":{'
+
+
+@lru_cache(maxsize=4096)
+def _share_environment(text: str) -> Environment:
+    return _convert(load(text), Environment, ".environment")
 
 
 @lru_cache(maxsize=8192)
@@ -184,4 +196,4 @@ def _reject_constant(token: str) -> NoReturn:
 
 _PARAMS = converter(tuple[tuple[str, Any], ...])
 _JSON = json.JSONDecoder(parse_constant=_reject_constant)
-_SHARED = {name: get_type_hints(Comparison)[name] for name in ("case", "baseline", "candidate", "environment")}
+_SHARED = {name: get_type_hints(Comparison)[name] for name in ("case", "baseline", "candidate")}
