@@ -11,10 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons_by_hand import compared
 from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from measurement_strategies import HOST, PARAM, RICH, exact, measurements
 
-from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
+from benchax.codec import (
+    FORMAT,
+    decode,
+    decode_comparison,
+    decode_params,
+    encode,
+    encode_comparison,
+    encode_params,
+    from_document,
+    to_document,
+)
 from benchax.errors import UPGRADE, FormatError
 from benchax.model import CaseId, EarlierRuns, Failure, Measurement, Memory, Numerics, Opaque, Samples, WorkPerCall
 from benchax.options import DEFAULTS
@@ -161,6 +173,23 @@ def test_numpy_scalars_become_python_ones() -> None:
     assert exact(decoded.memory.temp_bytes) == "7"
     assert decoded.numerics is not None
     assert decoded.numerics.agrees is True
+
+
+CUTS = ('},"compared_at":"', ',"blocks":[', "]}]", ',"environment":{', '"\\')
+
+
+@given(st.lists(st.text() | st.sampled_from(CUTS)).map("".join), st.booleans(), st.booleans())
+def test_a_comparison_without_its_samples_is_the_same_whatever_its_texts_hold(
+    text: str, has_blocks: bool, has_host: bool
+):
+    host = dataclasses.replace(HOST, host=text, flags={text: text}) if has_host else None
+    c = compared(1, 1.5, case=CaseId(f"f{text}", (("n", text),)), why=text, environment=host)
+    c = c if has_blocks else dataclasses.replace(c, blocks=())
+
+    document = encode_comparison(c)
+
+    assert decode_comparison(document) == c
+    assert decode_comparison(document, with_blocks=False) == dataclasses.replace(c, blocks=())
 
 
 class Colour(enum.StrEnum):
