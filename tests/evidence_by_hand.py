@@ -21,7 +21,7 @@ class ScriptedEvidence:
         vars(self).update(parts)
         self._live, self._compare = live, compare
         self.pairs: list[tuple[Case, Case]] = []
-        """(as it is, variant) of each comparison that was asked for."""
+        """(as it is, variant) of each comparison that was requested."""
 
     def __getattr__(self, part: str) -> Any:
         return getattr(self._live, part)

@@ -70,5 +70,5 @@ def test_what_is_no_time_is_refused_while_tracing_too() -> None:
         x, start = stamp(x)
         return elapsed_s(start, x)
 
-    with pytest.raises(UsageError, match=r"is no time\nexpected times as `stamp` returns them"):
+    with pytest.raises(UsageError, match=r"isn't a time\nexpected times as `stamp` returns them"):
         jax.jit(program)(jnp.ones(3))

@@ -217,7 +217,7 @@ def test_a_benchmark_brings_its_inputs_where_none_are_given() -> None:
 
     assert (case.fn, case.inputs(), case.donate, case.id.name) == (double, (("f32[8]",), {}), (0,), "twice")
     assert make_case(marked, (3.0,)).inputs() == ((3.0,), {})
-    assert "benchmark 'double' is 2 cases, one for each combination of n" in refusal(make_case, several)
+    assert "benchmark 'double' has 2 cases, one for each combination of n" in refusal(make_case, several)
 
 
 def test_without_jit_a_case_is_the_eager_variant_which_differs_in_nothing_else() -> None:
@@ -362,7 +362,7 @@ def test_chosen_values_replace_those_of_the_benchmark() -> None:
     assert ids(chosen) == [case.inputs()[0] for case in chosen] == [(1, 9), (2, 9)]
     assert len(marked.cases()) == 4
     assert refusal(marked.cases, {"sise": [1]}) == (
-        "benchmark 'double' has no parameter 'sise'\nexpected 'size'? Permitted is one of: m, size"
+        "benchmark 'double' has no parameter 'sise'\nexpected 'size'? Choices: m, size"
     )
 
 

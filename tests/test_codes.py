@@ -75,10 +75,10 @@ def test_each_kind_of_failure_is_in_the_registry() -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("folded", "remark, warning, said by run, bench, grid; see docs/reference/remarks.md"),
+        ("folded", "remark, warning, reported by run, bench, grid; see docs/reference/remarks.md"),
         ("out_of_memory", "failure, error"),
-        ("key-reuse", "finding, warning, said by audit; see docs/reference/rules/key-reuse.md"),
-        ("UsageError", "error, error, said by all verbs; see docs/reference/errors.md"),
+        ("key-reuse", "finding, warning, reported by audit; see docs/reference/rules/key-reuse.md"),
+        ("UsageError", "error, error, reported by all verbs; see docs/reference/errors.md"),
     ],
 )
 def test_a_code_is_explained(code: str, text: str, benchax: Benchax) -> None:

@@ -265,7 +265,7 @@ def test_a_filter_or_a_parameter_of_nothing_names_what_there_is(tmp_path: Path) 
     sizes, plain = write(tmp_path / "bench_x.py", SIZES), write(tmp_path / "bench_y.py", ONE, name="sort")
 
     assert refusal(find, [tmp_path], pattern="srot") == (
-        "no case matches 'srot'\nexpected 'sort'? Permitted is one of: sizes[n=128], sizes[n=256], sort"
+        "no case matches 'srot'\nexpected 'sort'? Choices: sizes[n=128], sizes[n=256], sort"
     )
     assert refusal(find, [sizes], {"m": [1]}) == "no benchmark has a parameter 'm'\nexpected one of: n"
     assert refusal(find, [plain], {"n": [1]}) == "no benchmark has a parameter 'n'\nexpected no -p at all"
@@ -304,7 +304,7 @@ def test_a_target_that_is_none_is_refused_with_the_reason_and_the_nearest(projec
 
     assert {target: refusal(resolve_target, target) for target in TARGETS} == snapshot
     assert refusal(resolve_target, "statistics:medain").startswith(
-        "'statistics' has no function 'medain'\nexpected 'median'? Permitted is one of"
+        "'statistics' has no function 'medain'\nexpected 'median'? Choices: "
     )
     assert refusal(resolve_target, "nowhere.py:f").startswith("nowhere.py cannot be imported: FileNotFoundError: ")
     assert refusal(target_cases, "math:pi", []).startswith("cannot measure 3.14")

@@ -50,10 +50,10 @@ THIRTY = [f"a{i:02}" for i in range(30)]
     ("names", "given", "listed"),
     [
         (["wall", "loop"], None, "one of: loop, wall"),
-        (["seed", "timer", "store"], "tmer", "'timer'? Permitted is one of: seed, store, timer"),
+        (["seed", "timer", "store"], "tmer", "'timer'? Choices: seed, store, timer"),
         (["seed", "timer"], "xyzzy", "one of: seed, timer"),
         (THIRTY, "nothing alike", f"one of: {', '.join(THIRTY)}"),
-        (["sort", *THIRTY], "srot", "'sort'? Permitted is one of 31 names, such as sort"),
+        (["sort", *THIRTY], "srot", "'sort'? Choices: 31 names, such as sort"),
         (["sort", *THIRTY], "nothing alike", "one of 31 names, such as a00, a01, a02, a03, a04"),
     ],
 )

@@ -85,7 +85,7 @@ def test_options_that_there_are_not_are_refused(line: str, message: str) -> None
         split_options(line)
 
 
-@pytest.mark.parametrize(("code", "message"), [("", "nothing to measure"), ("f(x", "is no Python")])
+@pytest.mark.parametrize(("code", "message"), [("", "nothing to measure"), ("f(x", "isn't Python")])
 def test_what_is_no_code_is_refused(code: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         measure(code, SHORT, names())

@@ -209,7 +209,7 @@ def test_a_timer_without_readings_raises_the_reason() -> None:
 
 
 def test_a_timer_that_nothing_asked_for_or_that_does_not_exist_is_said_to_be() -> None:
-    with pytest.raises(NotMeasured, match=r"^nothing asked for the timer device"):
+    with pytest.raises(NotMeasured, match=r"^nothing requested the timer device"):
         with_times(WALL).summary("device")
     assert refusal(with_times(WALL).summary, "foo") == (
         "unknown timer 'foo'\nexpected one of: device, in_graph, loop, pipelined, wall"

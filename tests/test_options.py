@@ -175,7 +175,7 @@ def test_an_unknown_option_names_its_source_and_the_nearest_name(source: str, tm
     message = refusal(resolve_from, tmp_path, **{"call": {"max_time_s": 1}, source: {"max_tme_s": nothing}})
 
     where = source_name(source, tmp_path)
-    assert message == f"unknown option 'max_tme_s' in {where}\nexpected 'max_time_s'? Permitted is one of: " + (
+    assert message == f"unknown option 'max_tme_s' in {where}\nexpected 'max_time_s'? Choices: " + (
         ", ".join(sorted(NAMES))
     )
 

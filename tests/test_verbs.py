@@ -151,13 +151,13 @@ def test_what_is_nearly_an_option_is_refused_with_the_right_name(verb: str, name
     with pytest.raises(UsageError) as error:
         VERBS[verb](*WORDS[verb], **{slip: 3})
 
-    assert error.value.problem.startswith(f"{slip}=3 is no option of {verb}")
+    assert error.value.problem.startswith(f"{slip}=3 isn't an option of {verb}")
     assert re.match(f"{name}=|'{name}'\\?", error.value.expected)
 
 
 @pytest.mark.parametrize("verb", ["audit", "bench", "checklist", "compare", "experiment", "inspect"])
 def test_an_option_of_others_is_no_argument_of_the_function(verb: str) -> None:
-    with pytest.raises(UsageError, match=f"max_warmup_s=1 is no option of {verb}"):
+    with pytest.raises(UsageError, match=f"max_warmup_s=1 isn't an option of {verb}"):
         VERBS[verb](*WORDS[verb], max_warmup_s=1)
 
 
@@ -195,7 +195,9 @@ def test_a_function_with_a_deadline_has_static_arguments_by_either_name() -> Non
 
 
 def test_who_calls_a_function_as_it_stands_says_where_static_arguments_go() -> None:
-    with pytest.raises(UsageError, match=r"static_argnums=1 is no option of profile(.|\n)*jax.jit\(f, static_argnums"):
+    with pytest.raises(
+        UsageError, match=r"static_argnums=1 isn't an option of profile(.|\n)*jax.jit\(f, static_argnums"
+    ):
         benchax.profile(plus, 1.0, 2, static_argnums=1)
 
 

@@ -24,8 +24,8 @@ def trivial(x):
 def when_to_jit() -> None:
     """*"JIT expensive computations (above 1 ms). Don't JIT trivial operations."*
 
-    There is no such limit in milliseconds. Compiling costs time once and saves time in each call. The important number
-    is the break-even: how many calls make compiling pay.
+    There is no such limit in milliseconds. Compiling costs time once and saves time in each call. So look at
+    the break-even: how many calls make compiling pay.
     """
     for fn in (many, trivial):
         print(benchax.experiment(fn, "f32[1000]", jit=False, variants=["jit"], max_time_s=TIME_S))

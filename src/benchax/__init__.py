@@ -162,7 +162,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("benchax")
     if name not in _HOME:
-        raise AttributeError(f"module 'benchax' has no attribute {name!r}; public are: {', '.join(__all__)}")
+        raise AttributeError(f"module 'benchax' has no attribute {name!r}; public names: {', '.join(__all__)}")
     # The first use of any public name registers the renderers, so rows can then show themselves.
     importlib.import_module("benchax.reporting.display")
     home = importlib.import_module(_HOME[name])

@@ -158,7 +158,7 @@ def make_case(
         raise UsageError(
             f"cannot measure {fn!r}, a {type(fn).__name__}",
             "a function: plain, jitted, compiled, or a wrapper that holds a jit",
-            "pass the function and its arguments apart: bench(f, x), not bench(f(x))",
+            "pass the function and its arguments separately: bench(f, x), not bench(f(x))",
         )
     check_kinds(make_case, {"jit": jit})
     mode = FORWARD if mode is None else mode  # not `or`: it can be anything, also an array
@@ -197,7 +197,7 @@ def _own_case(fn: Callable[..., Any]) -> Case | None:
     cases = own.cases()
     if len(cases) > 1:
         raise UsageError(
-            f"benchmark {own.name!r} is {len(cases)} cases, one for each combination of {', '.join(own.params)}",
+            f"benchmark {own.name!r} has {len(cases)} cases, one for each combination of {', '.join(own.params)}",
             "its function with inputs, or one case",
             "benchax run FILE measures them all",
         )
@@ -389,7 +389,7 @@ def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
         if isinstance(one, Opaque) and one in stored[:i]:
             raise UsageError(
                 f"two values of parameter {name!r} of benchmark {benchmark_name!r} are both stored as {one.text!r}",
-                "values that differ in their labels",
+                "values with different labels",
                 "give functions a name with def, or list texts and look them up in args=",
             )
     return values
@@ -462,7 +462,7 @@ def _argument(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
         leaves = jax.tree.leaves(tree)
         if i not in static and leaves and all(map(_is_float, leaves)):
             return i
-    raise TypeError("no argument by position consists of float arrays that a gradient could be taken with respect to")
+    raise TypeError("no positional argument consists of float arrays, which a gradient needs")
 
 
 def _is_float(leaf: Any) -> bool:

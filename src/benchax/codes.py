@@ -28,8 +28,8 @@ REMARKS: dict[str, RemarkCode] = {
     "donation-unused": RemarkCode(_RUN, "warning",
         "No output has the shape, dtype, and layout of a donated argument, so the donation saves nothing."),
     "folded": RemarkCode(_RUN, "warning",
-        "The compiled program does not depend on its inputs, or XLA computed a part of it at compile time. The "
-        "time is not that of the work you wrote."),
+        "The compiled program does not depend on its inputs, or XLA computed a part of it at compile time. The time "
+        "doesn't measure the work you wrote."),
     "fresh-copies": RemarkCode(_RUN, "info",
         "Each timed call gets fresh copies of the arguments that it donates, which no cache holds. A loop that "
         "keeps its data in a cache takes less."),
@@ -102,7 +102,7 @@ REMARKS: dict[str, RemarkCode] = {
         "A call takes much longer than the work inside it plus the cost of a call. For the latency of calls, use "
         "wall."),
     "timers-apart": RemarkCode(_RUN, "warning",
-        "Two timers disagree about the same work. Measure again, and believe what repeats."),
+        "Two timers disagree about the same work. Measure again, and trust what repeats."),
     "uneven-calls": RemarkCode(_RUN, "info",
         "The shortest call takes much less than the mean: some calls wait until a thread of XLA's pool wakes."),
     # Several devices and processes
@@ -123,13 +123,13 @@ REMARKS: dict[str, RemarkCode] = {
     # Comparisons
     "alone-differs": RemarkCode("compare", "warning",
         "Called in a row, the versions compare differently than called alternately: each leaves caches and memory in "
-        "another state. Believe the figure that is like your program."),
+        "another state. Use the figure that matches your program."),
     "baseline-failed": RemarkCode("compare", "warning",
-        "The baseline failed, and another function is the baseline in its place."),
+        "The baseline failed, and another function is the baseline instead."),
     "not-exported": RemarkCode("compare", "warning",
         "One version ran as it is, next to an exported program, because it can't be exported."),
     "not-pinned": RemarkCode("compare", "warning",
-        "This system pins no process to a core, so more verdicts are unclear."),
+        "This system can't pin processes to a core, so more verdicts are unclear."),
     "one-core": RemarkCode("compare", "info",
         "Each version ran in separate processes on one core. Its speed on several cores was not measured."),
     "other-device": RemarkCode("compare", "info",
@@ -145,8 +145,8 @@ REMARKS: dict[str, RemarkCode] = {
     "advice": RemarkCode("experiment, show", "info",
         "Advice about these results."),
     "chaotic": RemarkCode("experiment", "warning",
-        "The function amplifies rounding until nothing of its result is left. Errors of variants say nothing "
-        "here; times do."),
+        "The function amplifies rounding until nothing of its result is left. Errors of variants are meaningless "
+        "here; times are valid."),
     "no-ablation": RemarkCode("experiment", "warning",
         "The variants could not be tried all together, so nothing can be left out in turn."),
     "no-combination": RemarkCode("experiment", "warning, info",
@@ -248,7 +248,7 @@ REMARKS: dict[str, RemarkCode] = {
     "recording": RemarkCode("profile", "warning",
         "A property of this recording, such as an early end."),
     "unverified": RemarkCode("profile", "warning",
-        "benchax reads traces of this device by XLA's source, and was not tried on one."),
+        "benchax reads traces of this device as XLA's source describes them, and was not tried on one."),
     "viewer-cut": RemarkCode("profile", "warning",
         "Viewers show fewer events than the trace has, because JAX cuts them there."),
     # The machine
@@ -280,8 +280,7 @@ REMARKS: dict[str, RemarkCode] = {
         "A small slowdown would often be missed at the moment. Look for bigger effects, or wait until the machine "
         "is quiet."),
     "quota": RemarkCode("doctor", "warning",
-        "The container may use fewer cores than XLA's thread pools assume, and stands still when its share is "
-        "used up."),
+        "The container may use fewer cores than XLA's thread pools assume, and pauses when its share is used up."),
     "slow-python": RemarkCode("doctor", "error",
         "This Python is slow, for example a debug build, or one under a debugger or coverage."),
     "small-pages": RemarkCode("doctor", "info",
@@ -298,7 +297,7 @@ REMARKS: dict[str, RemarkCode] = {
         "This is a virtual machine, where neighbours and clock rates can't be seen."),
     # Imported rows
     "imported": RemarkCode("import", "info",
-        "The row comes from pytest-benchmark. How its calls were waited for is not known."),
+        "The row comes from pytest-benchmark. How it waited for its calls is not known."),
     "imported-statistics": RemarkCode("import", "info",
         "Statistics that pytest-benchmark stored without the readings."),
 }  # fmt: skip
@@ -310,8 +309,8 @@ FAILURES = {
     "wrong_shape": "Its outputs do not look like those of the first function of the grid, or `check` refused them.",
     "crashed": "The process died: a signal or an exit code, and the stage in which it was.",
     "timeout": "A stage took longer than its limit; the process was killed.",
-    "not_run": "It had no turn before the total time was spent.",
-    "node_lost": "The node of a cluster went away while it was worked on, and so did those that had it after that.",
-    "interrupted": "Ctrl-C came while it was worked on.",
+    "not_run": "The total time was spent before it could run.",
+    "node_lost": "Its node of a cluster was lost, and so were the nodes that measured it after that.",
+    "interrupted": "Ctrl-C came while it was measured.",
 }
 """Why a row has no numbers, by the kind of its failure."""

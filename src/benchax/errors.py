@@ -142,17 +142,18 @@ def reason_of(error: BaseException) -> str:
 
 
 def one_of(names: Iterable[str], given: str | None = None) -> str:
-    """States the permitted values: "'timer'? Permitted is one of: seed, timer". The nearest name to `given` comes
+    """States the permitted values: "'timer'? Choices: seed, timer". The nearest name to `given` comes
     first.
 
     If there are more than 30 names, only the nearest few are listed.
     """
     listed = sorted(names)
     near = difflib.get_close_matches(given, listed, n=5) if given else []
-    did_you_mean = f"{near[0]!r}? Permitted is " if near else ""
     if len(listed) > 30:
-        return f"{did_you_mean}one of {len(listed)} names, such as {', '.join(near or listed[:5])}"
-    return f"{did_you_mean}one of: {', '.join(listed)}"
+        choices = f"{len(listed)} names, such as {', '.join(near or listed[:5])}"
+        return f"{near[0]!r}? Choices: {choices}" if near else f"one of {choices}"
+    choices = ", ".join(listed)
+    return f"{near[0]!r}? Choices: {choices}" if near else f"one of: {choices}"
 
 
 UPGRADE = "install a newer benchax from where this one came: pip install --upgrade PATH_OR_URL"

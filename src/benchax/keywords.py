@@ -102,7 +102,7 @@ def check_places(fn: Callable[..., Any], places: Iterable[int | str], what: str)
         )
         if not is_there:
             raise UsageError(
-                f"{what}={place!r} is no argument of the function",
+                f"{what}={place!r} isn't an argument of the function",
                 f"positions or names of its arguments: {', '.join(f'{i} ({n})' for i, n in enumerate(by_place))}"
                 if by_place
                 else "a function with arguments",
@@ -125,7 +125,7 @@ class _Guard:
         unknown = {name: value for name, value in kwargs.items() if name not in self.options}
         if unknown and not self.passes_on:
             name, value = next(iter(unknown.items()))
-            raise UsageError(f"{name}={value!r} is no option of {self.by}", one_of(self.options, name))
+            raise UsageError(f"{name}={value!r} isn't an option of {self.by}", one_of(self.options, name))
         bound = self._bind(args, kwargs)
         if self.passes_on:
             theirs = _functions(args[0] if args else kwargs.get("fn", kwargs.get("functions")))
@@ -158,7 +158,7 @@ class _Guard:
 
     def _refuse_slip(self, name: str, value: Any) -> None:
         """Raises for what is known elsewhere, or is nearly an option; anything else is an argument of the function."""
-        problem = f"{name}={value!r} is no option of {self.by}"
+        problem = f"{name}={value!r} isn't an option of {self.by}"
         meaning = NAMES_OF_JIT.get(name, name)
         if meaning in self.options and name in NAMES_OF_JIT:
             return
@@ -169,7 +169,7 @@ class _Guard:
             in_project = f"set {name} in [tool.benchax]; " if self.is_set_in_project else ""
             raise UsageError(problem, one_of(self.options, name), f"{in_project}{_for_function(name)}")
         if near := difflib.get_close_matches(name, self.options, 1, NEARLY):
-            problem = f"{problem}, and no argument of the function by that name"
+            problem = f"{problem}, and the function has no argument of that name"
             raise UsageError(problem, f"{near[0]}=", _for_function(name))
 
 

@@ -103,7 +103,7 @@ def _parse(code: str) -> list[ast.stmt]:
         body = ast.parse(code.strip()).body
     except SyntaxError as error:
         raise UsageError(
-            f"{code.strip()!r} is no Python: {error.msg}", "a call, an expression, or statements"
+            f"{code.strip()!r} isn't Python: {error.msg}", "a call, an expression, or statements"
         ) from None
     if not body:
         raise UsageError("there is nothing to measure", "%benchax f(x), or a cell below %%benchax")

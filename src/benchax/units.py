@@ -125,7 +125,7 @@ def parse_duration(text: str | float) -> float:
     """
     value = _parse(text, _SECONDS_READ, DURATION)
     if value <= 0:
-        raise UsageError(f"{text!r} is no length of time", DURATION)
+        raise UsageError(f"{text!r} isn't a duration", DURATION)
     return value
 
 

@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
 
         return version("benchax")
     if name not in _HOME:
-        raise AttributeError(f"module 'pytest_jax_bench' has no attribute {name!r}; public are: {', '.join(__all__)}")
+        raise AttributeError(f"module 'pytest_jax_bench' has no attribute {name!r}; public names: {', '.join(__all__)}")
     value = getattr(load(_HOME[name]), name)
     globals()[name] = value
     return value

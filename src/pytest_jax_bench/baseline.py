@@ -167,7 +167,7 @@ def _by_factor(low: float, high: float, factor: float, at: str = "") -> MetricVe
         return MetricVerdict("slower", f"{number(low)} times the older one, or more")
     if high <= 1 / factor:
         return MetricVerdict("faster", f"{number(1 / high)} times as fast, or more")
-    return MetricVerdict("unclear", f"times of two sessions tell no difference below a factor of {number(factor)}{at}")
+    return MetricVerdict("unclear", f"times of two sessions can't resolve factors below {number(factor)}{at}")
 
 
 def _bytes(old: Row, new: Row, metric: str) -> MetricVerdict:

@@ -125,7 +125,7 @@ SWITCHES = {
     "--benchmark-enable": "Overrides --benchmark-disable",
     "--codspeed": "As --benchmark-only",
     "--benchmark-autosave": "As --benchmark-save, named by the commit",
-    **{f"--benchmark-{name}": "Holds anyhow, or as of pytest" for name in SILENT},
+    **{f"--benchmark-{name}": "No effect: always on, or handled by pytest" for name in SILENT},
 }
 
 

@@ -127,7 +127,7 @@ def keep_measurement(
 
 
 def make_unmeasured(call: MeasureCall, context: BenchContext) -> BenchData:
-    note = "not measured, because it was not asked for (--ptjb-disable, --ptjb-only, --ptjb-skip)"
+    note = "not measured, because it was not requested (--ptjb-disable, --ptjb-only, --ptjb-skip)"
     return BenchData(complete({"tag": call.tag}), name=context.nodeid, notes=(note,))
 
 

@@ -361,7 +361,7 @@ def check_marks(marks: Sequence[pytest.Mark], keywords: Keywords = KEYWORDS) -> 
                 import difflib
 
                 near = difflib.get_close_matches(name, keywords, n=1)
-                did_you_mean = f"{near[0]!r}? Permitted are " if near else ""
+                did_you_mean = f"{near[0]!r}? Choices: " if near else ""
                 unknown = f"the marker {mark.name} has no keyword {name!r}\nexpected {did_you_mean}{listed}"
                 pytest.fail(unknown, pytrace=False)
             is_right, expected = keywords[name]

@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_above_zero,
         default=MOST_RUNS,
         metavar="N",
-        help=f"runs in a history at most, the newest (default: {MOST_RUNS})",
+        help=f"most runs in a history; the newest are drawn (default: {MOST_RUNS})",
     )
     return parser
 

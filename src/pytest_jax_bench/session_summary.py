@@ -53,7 +53,7 @@ MARKUP: dict[str, dict[str, bool]] = {
 """The styles of the table, as pytest's writer has them."""
 
 SAID_ONCE = {
-    "busy": "the machine was busy with other things during {}",
+    "busy": "other processes kept the machine busy during {}",
     "no-commit": "the commit is unknown: the repository has none, or belongs to another user (git status says how to "
     "trust it)",
     "no-dispatches": "this JAX doesn't report which jitted functions a call runs: {} are shown as Run, without the "

@@ -154,7 +154,7 @@ def test_an_audit_says_what_was_done_with_the_function() -> None:
 
 
 def test_a_project_that_silences_a_rule_can_still_be_measured(project: Path) -> None:
-    """The table of audits is no option of a measurement."""
+    """The table of audits isn't an option of a measurement."""
     (project / "pyproject.toml").write_text('[tool.benchax.audit]\nignore = { "made" = "is made on purpose" }')
 
     result = run_rules(evidence(), {"made": made()}, "double")
@@ -479,7 +479,7 @@ def test_without_a_reason_nothing_is_silenced_and_that_is_a_finding(code: str) -
 def test_a_misspelt_rule_is_a_finding_that_names_the_nearest() -> None:
     kept, _ = apply_suppressions([], [Ignore("not-jited", "because", "[tool.benchax.audit]")], KNOWN)
 
-    assert [f.title for f in kept] == ["ignores 'not-jited', which is no rule"]
+    assert [f.title for f in kept] == ["ignores 'not-jited', which isn't a rule"]
     assert "'not-jitted'?" in kept[0].advice
 
 

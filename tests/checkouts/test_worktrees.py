@@ -104,7 +104,7 @@ def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> 
 
         assert (row.case.name, row.signature) == ("bench_double", "f32[8]")
         assert other.benchmarks == "of that commit"
-        assert "the benchmark files of now do not run at main" in other.note
+        assert "the current benchmark files do not run at main" in other.note
         assert "cannot import name 'renamed'" in other.note
 
 

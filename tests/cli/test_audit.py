@@ -247,5 +247,5 @@ def test_a_program_is_ended_after_its_time(tmp_path: Path) -> None:
 
     assert done.returncode == 128 + signal.SIGTERM
     said = " ".join(done.stderr.split())
-    assert "and was ended when its time was up, after" in said
-    assert "what it does later was not seen" in said
+    assert "and was stopped at its time limit, after" in said
+    assert "what it does later is not known" in said

@@ -203,7 +203,7 @@ def test_ctrl_c_shows_what_there_is_and_claims_nothing_before_the_end_of_a_round
 
     assert (one.code, none.code, none.out) == (130, 130, "")
     assert "In 1 comparison of unchanged code" in one.out
-    assert "no round was finished, so that nothing is known" in none.err
+    assert "no round was finished, so nothing is known" in none.err
 
 
 def test_as_json_it_is_one_object(doctor: Doctor) -> None:

@@ -120,7 +120,7 @@ def test_a_slip_in_a_setting_is_pointed_out_and_functions_and_modules_are_no_set
 
     assert done.code == 0
     (slip,) = [line for line in done.err.splitlines() if "no setting of a grid" in line]
-    assert "'timout_s', which is no setting of a grid; 'timeout_s' is" in slip
+    assert "'timout_s', which isn't a setting of a grid; 'timeout_s' is" in slip
 
 
 def test_ctrl_c_before_the_first_cell_advises_no_resume(benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:

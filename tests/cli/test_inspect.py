@@ -109,8 +109,8 @@ def test_time_sets_a_measured_time_beside_the_rates_of_the_machine(
     done = benchax("inspect", "bench_mine.py:loop", "f32[64,64]", "--time", "--show", "cost")
 
     assert done.code == 0
-    assert "at 2.00 GB/s, the best that was reached with 256 KiB" in done.out
-    assert "at 10.0 GFLOP/s, the best that was reached by a matmul of f32" in done.out
+    assert "at 2.00 GB/s, the highest rate measured with 256 KiB" in done.out
+    assert "at 10.0 GFLOP/s, the highest rate measured by a matmul of f32" in done.out
     assert "share of roofline" in done.out
     assert "not measured" not in done.out
 
@@ -130,7 +130,7 @@ def test_another_function_with_the_same_inputs(benchax: Benchax) -> None:
     unasked = benchax("inspect", "bench_mine.py:double", "f32[3]", "--diff", "bench_mine.py:twice")
 
     assert (same.code, other.code, unasked.code) == (0, 1, 0)
-    assert "no difference in what both know" in same.out
+    assert "no difference in what both report" in same.out
     assert re.search(r"^mul +0 +1 +new$", other.out, re.MULTILINE)
 
 

@@ -135,7 +135,7 @@ def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(benchax: B
 
     assert done.code == 2
     assert "error: tells: " in done.err
-    assert "the case failed; this is what had been recorded until then" in " ".join(done.out.split())
+    assert "the case failed; this was recorded until then" in " ".join(done.out.split())
     assert "custom-call" in done.out or "sin" in done.out
     assert len(traces(project)) == 1
 
@@ -298,7 +298,7 @@ def test_where_nobody_listens_it_is_said_what_to_do(benchax: Benchax) -> None:
     done = benchax("profile", "--attach", port)
 
     assert (done.code, done.out) == (2, "")
-    assert f"no program of yours can be asked on port {port} of 127.0.0.1" in done.err
+    assert f"no program of yours answers on port {port} of 127.0.0.1" in done.err
     assert f"benchax profile --serve {port} -- python train.py" in done.err
 
 

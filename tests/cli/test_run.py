@@ -294,7 +294,7 @@ def test_what_was_not_measured_is_one_line_and_the_reasons_follow_on_request(ben
     assert "switched off" not in brief
     for text in (ran, full):
         assert re.search(r"memory during a call +switched off\n", text)
-        assert re.search(r"dispatch +only stages='samples' was asked for\n", text)
+        assert re.search(r"dispatch +only stages='samples' was requested\n", text)
         assert "-v says why" not in text
 
 

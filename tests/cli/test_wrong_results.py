@@ -89,7 +89,7 @@ def test_compare_ends_with_1_where_a_version_gives_another_result_unless_that_is
     ignored = benchax(tmp_path, "compare", "last", "--max-time", "0.01", digits="8")
 
     assert (same.returncode, other.returncode, ignored.returncode) == (0, 1, 0), other.stderr
-    assert "gives another result than" in " ".join(other.stdout.split())
+    assert "returns a different result from" in " ".join(other.stdout.split())
     assert "result differs (" in other.stdout
 
 
@@ -100,7 +100,7 @@ def test_grid_ends_with_1_where_a_function_differs_from_the_one_that_is_named(tm
     shown = benchax(tmp_path, "grid", "grid.py", "--store", "off")
     wrong = benchax(tmp_path, "grid", "grid.py", "--store", "off", "--compare", "right")
 
-    assert "other gives another result than right" in shown.stdout
+    assert "other returns a different result from right" in shown.stdout
     assert (shown.returncode, wrong.returncode) == (0, 1)
 
 

@@ -89,8 +89,8 @@ def test_a_stamp_of_nothing_is_refused():
 
     assert str(caught.value) == (
         "cannot stamp {'x': None}: it holds no arrays\n"
-        "expected what the timed function is given, or what it returns\n\n"
-        "hint: a time that no data depend on says nothing: XLA is free to read it at any moment"
+        "expected inputs or outputs of the timed function\n\n"
+        "hint: if no data depend on a time, XLA can read it at any moment"
     )
 
 

@@ -45,7 +45,7 @@ def test_what_is_no_address_is_quoted_and_what_is_one_is_told(on: Any) -> None:
     with pytest.raises(UsageError) as error:
         check_address(on)
 
-    assert error.value.problem == f"on={on!r} is no cluster"
+    assert error.value.problem == f"on={on!r} isn't a cluster"
     assert error.value.expected.startswith("ray, which starts one here, HOST:PORT of a cluster, or ray://HOST:PORT")
 
 

@@ -71,7 +71,8 @@ def test_rows_of_two_moments_decide_nothing_below_a_factor_of_two(eager_s: float
     assert not result.is_clear
     assert str(result) == (
         f"Whether compiling ({build_s:.3g}{'.00' if build_s < 10 else '.0'} s) pays is unclear (95 %: {bounds}): "
-        f"{eager_s:.2f} s eager, {jitted_s:.2f} s jitted, one after the other, which tells nothing below a factor of 2."
+        f"{eager_s:.2f} s eager, {jitted_s:.2f} s jitted, one after the other, which can't resolve less than a factor "
+        "of 2."
     )
 
 

@@ -116,7 +116,7 @@ def test_one_limit_is_of_run_times_and_others_are_named() -> None:
         ("5%,", "invalid limit '' for run"),
         ("run=5%=6%", "invalid limit '5%=6%' for run"),
         ("1ms+2ms", "invalid limit '1ms+2ms' for run"),
-        ("compiled=5%", "expected 'compile'? Permitted is one of: compile, constants, flops, peak, run"),
+        ("compiled=5%", "expected 'compile'? Choices: compile, constants, flops, peak, run"),
     ],
 )
 def test_a_list_of_limits_that_cannot_be_read_is_refused(text: str, said: str) -> None:

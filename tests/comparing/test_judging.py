@@ -165,7 +165,7 @@ def test_what_the_compiler_does_not_say_is_not_compared(before: float | None, af
     found = judge_counts(MATTER, "flops", before, after)
 
     assert found.verdict == "unclear"
-    assert found.why == f"not measured, because the compiler does not say it of {who}"
+    assert found.why == f"not measured, because the compiler doesn't report it for {who}"
     assert (found.ratio, found.baseline_value, found.candidate_value) == (None, None, None)
 
 

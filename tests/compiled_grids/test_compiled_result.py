@@ -94,9 +94,9 @@ def test_a_line_says_the_median_its_interval_and_how_many_it_is_of():
     [
         (result([], Status.timed_out, guard_us=1000), "a single call did not end within 1.00 ms"),
         (result([], Status.stopped, guard_us=700), "there was time for its guarded run only, of 700 µs"),
-        (result([], Status.not_run), "its time was up before its turn came"),
+        (result([], Status.not_run), "its time was up before it ran"),
         (result([], Status.wrong_shape, notes=("it returns f32[2]",)), "it returns f32[2]"),
-        (result([], Status.stopped), "there was no time for a reading that is long enough within 1.00 ms"),
+        (result([], Status.stopped), "there was no time for a long enough reading within 1.00 ms"),
         (result([0.005] * 6, Status.ok), "it takes less than 10 ns, and reading the clock takes 200 ns"),
         (result([5] * 6, Status.ok, unproved=("only a half of it",)), "only a half of it"),
     ],

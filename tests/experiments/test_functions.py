@@ -151,7 +151,7 @@ def test_what_is_given_is_taken() -> None:
     [
         ("z", "batch is given the argument 'z'"),
         ("x+w", "batch='x+w' names arguments with several numbers of rows: x has 64, w has 32"),
-        ("n", "batch='n': 'n' is no batch"),
+        ("n", "batch='n': 'n' isn't a batch"),
     ],
 )
 def test_what_cannot_be_the_batch_is_refused(given: str, problem: str) -> None:

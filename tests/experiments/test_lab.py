@@ -164,7 +164,7 @@ def test_of_random_numbers_that_float64_has_others_of_the_baseline_is_the_refere
     found = looked_at(StudySide("as it is", case), StudySide("same", same))
 
     (absent,) = [one for one in found.seen["as it is"].absent if one.what == "errors"]
-    assert absent.why == "in float64 it draws other random numbers"
+    assert absent.why == "in float64 it draws different random numbers"
     assert found.seen["same"].errors.reference == "baseline"
     assert found.seen["same"].errors.max_rel < 0.01
 
@@ -176,7 +176,7 @@ def test_a_side_that_draws_other_numbers_is_compared_with_nothing() -> None:
     found = looked_at(StudySide("as it is", case), StudySide("half", half))
 
     (absent,) = [one for one in found.seen["half"].absent if one.what == "errors"]
-    assert absent.why == "it draws other random numbers than what it would be compared with"
+    assert absent.why == "it draws different random numbers than its baseline"
 
 
 def test_a_side_that_draws_other_numbers_leaves_the_others_their_reference() -> None:

@@ -61,7 +61,7 @@ def test_arrays_are_functions_by_data_by_trials_and_outputs_have_the_trials_firs
     x = np.sqrt(g.outputs["f1"][4] + 1)
     assert g.outputs["f1"][8].shape == (3, 8)
     np.testing.assert_allclose(np.abs(g.outputs["f2"][4]), x / 2, rtol=1e-4)
-    assert "f2 gives another result than f1 in 6 of 6 trials" in str(g)
+    assert "f2 returns a different result from f1 in 6 of 6 trials" in str(g)
 
 
 def test_a_cell_without_outputs_holds_the_reason_and_no_number() -> None:
@@ -253,7 +253,7 @@ def test_a_package_that_is_missing_is_named(package: str, how: str, monkeypatch:
 # ---- who is the fastest --------------------------------------------------------------------------------------------
 
 
-NOT_COMPARED = Absent("agreement", "the grid was asked not to compare outputs")
+NOT_COMPARED = Absent("agreement", "comparing outputs is switched off (compare=False)")
 AGREES = Numerics("baseline", agrees=True)
 
 
@@ -319,9 +319,7 @@ def test_what_fails_or_gives_another_result_has_no_place() -> None:
     assert [p.label for p in ranking.by_data["4"]] == ["a", "d"]
     assert [p.label for p in ranking.overall] == ["a", "d"]
     assert ranking.without == ("b", "c")
-    assert ranking_text(ranking, "n").endswith(
-        "1. a 3.16 (3.13 – 3.19), 2. d 9.49 (9.39 – 9.58); without a place: b, c"
-    )
+    assert ranking_text(ranking, "n").endswith("1. a 3.16 (3.13 – 3.19), 2. d 9.49 (9.39 – 9.58); not ranked: b, c")
 
 
 def test_over_all_a_place_is_shared_where_the_intervals_of_the_means_overlap() -> None:

@@ -177,7 +177,7 @@ def test_the_total_is_shared_and_who_gets_no_turn_is_told_so(project: Path) -> N
     g = grid_here({str(i): double for i in range(50)}, ["f32[4]"], pool, clock(1), total_timeout_s=60, store="s")
 
     assert set(g.status[:, 0]) == {"ok", "not_run"}
-    assert g.cells[-1].message == "not run: the 60.0 s for the whole grid were spent before its turn"
+    assert g.cells[-1].message == "not run: the 60.0 s for the whole grid were spent before it could run"
     assert all(0 < (limits.total_s or 0) <= 30 for limits in pool.limits)
     assert len(load("s")) == len(pool.cells) < 50  # cells without a turn are in the result only
     # A share that is over is named as the reason.

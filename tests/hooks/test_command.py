@@ -121,13 +121,13 @@ def test_a_program_without_jax_without_python_or_without_benchax_is_said_to_have
     assert ended.reports == ()
     assert ended.remarks == (f"jax was never imported by {shlex.quote(sys.executable)} program.py",)
     (remark,) = no_python.remarks
-    assert remark.startswith("no Python process of true loaded our hook, because it started no Python")
+    assert remark.startswith("no Python process of true loaded benchax's hook, because it started no Python")
     (remark,) = elsewhere.remarks
     assert f"benchax is not installed in its Python, {sys.executable}" in remark
     assert elsewhere.exit_code == 0
     for option in ("-S", "-I", "-E", "-IB"):
         remarks = programs.python("print()", "-u", option).remarks
-        assert f"loaded our hook, because {option} tells Python to ignore PYTHONPATH" in remarks[0]
+        assert f"loaded benchax's hook, because {option} tells Python to ignore PYTHONPATH" in remarks[0]
 
 
 def test_the_first_import_that_succeeds_counts(programs: Programs) -> None:

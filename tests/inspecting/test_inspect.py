@@ -52,7 +52,7 @@ def test_a_plain_function_shows_everything() -> None:
     assert [part for part in PARTS if getattr(found, part) is None] == []
     # One fused loop keeps nothing meanwhile.
     assert [(absent.what, absent.why) for absent in found.absent] == [
-        ("peak", "the program has no temporaries: arguments, outputs and constants are all that it needs")
+        ("peak", "the program has no temporaries: it needs only arguments, outputs and constants")
     ]
     assert (found.name, found.signature) == ("twice", "f32[8,8]")
     assert json.loads(json.dumps(found.asdict()))["counts"]["flops"] == 128

@@ -174,7 +174,7 @@ def test_what_was_not_asked_for_is_not_called_and_says_so(stages, calls, absent,
     assert m.failure is None
     assert m.stages.compile_s > 0
     for what in absent:
-        assert m.why_absent(what) == f"only stages={stages!r} was asked for"
+        assert m.why_absent(what) == f"only stages={stages!r} was requested"
     if calls:
         assert m.why_absent("numerics") == "verification is switched off"
         assert m.why_absent("memory.compiled_rise_bytes") == "switched off"

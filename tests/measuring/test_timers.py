@@ -374,14 +374,14 @@ def test_timers_that_are_left_out_for_a_long_call_name_call_and_limit():
 
     why = "a call takes 27.0 ms (the least of 5), above 10.0 ms, where dispatch is below 1 % of it"
     assert left_out == dict.fromkeys(
-        ("in_graph", "pipelined", "loop"), f"{why}; ask by --timer in_graph,pipelined,loop"
+        ("in_graph", "pipelined", "loop"), f"{why}; --timer in_graph,pipelined,loop measures it"
     )
 
 
 @pytest.mark.parametrize(
     ("text", "per_call_s", "why"),
     [
-        ("auto", 20e-6, "in_graph has answered the same question; ask by --timer in_graph,loop"),
+        ("auto", 20e-6, "in_graph has answered the same question; --timer in_graph,loop measures both"),
         ("auto", 0.2e-6, ""),
         ("auto", None, ""),
         ("in_graph,loop", 20e-6, ""),

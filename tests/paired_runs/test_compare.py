@@ -105,7 +105,7 @@ def test_those_that_gave_the_same_result_have_places_and_the_others_are_told_why
     said = " ".join(str(several).split())
     for part in (
         "much has no place: another result than plain. broken failed and has no place.",
-        "much gives another result than plain",
+        "much returns a different result from plain",
         "result differs (slower)",
         "it is broken",
         "times the fastest",
@@ -198,7 +198,7 @@ def test_baselines_that_fail_leave_their_part_to_the_next_one() -> None:
 
     assert found.labels == ("plain", "other", "locked", "broken")
     assert {rank.label for rank in found.ranking} == {"plain", "other"}
-    assert "locked failed, and the baseline is plain in its place" in str(found)
+    assert "locked failed, so the baseline is plain" in str(found)
     failures = {c.candidate.label: c.failure for c in found if c.failure}
     assert failures["broken"].message.startswith("ValueError: it is broken")
     assert "cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock'" in failures["locked"].message
@@ -223,7 +223,9 @@ def test_a_crash_of_which_no_function_is_named_is_told_of_none() -> None:
     assert found.ranking == ()
     assert found.unranked.keys() == {"late", "again"}
     for why in found.unranked.values():
-        assert why.startswith("not measured, because all were stopped by a failure that may be that of any: crashed in")
+        assert why.startswith(
+            "not measured, because a failure stopped all, and any of them can be its cause: crashed in"
+        )
     assert "failed" not in str(found)
 
 
@@ -295,5 +297,5 @@ NOT_COMPARED: tuple[Any, ...] = (
 def test_what_cannot_be_compared_is_quoted(snapshot: Any) -> None:
     assert {repr(functions): refusal(benchax.compare, functions, X) for functions in NOT_COMPARED} == snapshot
     assert refusal(benchax.compare, [plain, broken], X, baseline="c") == (
-        "baseline='c' is none of the functions\nexpected one of: plain, broken"
+        "baseline='c' isn't one of the functions\nexpected one of: plain, broken"
     )

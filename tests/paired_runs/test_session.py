@@ -27,7 +27,7 @@ Times = Callable[[int, np.random.Generator], float]
 
 
 class Workers:
-    """In place of processes. Remembers what was asked for."""
+    """In place of processes. Remembers what was requested."""
 
     def __init__(
         self,

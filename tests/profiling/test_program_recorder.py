@@ -116,7 +116,7 @@ OWN = "import jax, jax.numpy as jnp\nwith jax.profiler.trace('own'): jnp.ones(3)
     ("begin", "why"),
     [
         (BEGIN, "the program ended before the 1000 s had passed after which to begin"),
-        ("import jax", "the program compiled nothing with JAX, so that there was nothing to profile"),
+        ("import jax", "the program compiled nothing with JAX, so there was nothing to profile"),
         (OWN, "the program began its own trace first"),
     ],
 )

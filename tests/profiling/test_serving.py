@@ -165,7 +165,7 @@ def test_a_closed_server_frees_its_port_and_does_not_answer_and_takes_its_key_al
             assert "from 0.001 to 60" in connection.recv()["refused"]
 
     assert not key_file(server.port).exists()
-    with pytest.raises(UsageError, match="no program of yours can be asked on port"):
+    with pytest.raises(UsageError, match="no program of yours answers on port"):
         attach(server.port, SHORT, Path("unused"))
     with serve(server.port) as again:
         assert again.port == server.port
@@ -239,7 +239,7 @@ def test_a_process_that_cannot_listen_runs_and_is_told(
     assert parent["port"] is not None
     assert child["port"] is None
     assert child["remarks"] == [
-        f"process {first.reports[0].pid} of this program has the port, and one process can be asked"
+        f"process {first.reports[0].pid} of this program has the port, and only one process can be recorded"
     ]
     out, err = capfd.readouterr()
     assert (ended.exit_code, out) == (0, "fine\n")

@@ -372,7 +372,7 @@ def test_without_a_plan_or_temporaries_there_is_no_peak() -> None:
     program = jax.jit(lambda x: x + 1).lower(X).compile()
 
     assert read(buffer_assignment(program), program.as_text() or "") is None
-    with pytest.raises(NotAvailable, match="this JAX or backend does not hand it out"):
+    with pytest.raises(NotAvailable, match="this JAX or backend doesn't provide it"):
         read(None, program.as_text() or "")
 
 
@@ -418,7 +418,7 @@ def test_two_arguments_for_one_output_name_the_one_that_got_it() -> None:
 
     (winner,) = [a for a in found.arguments if a.is_aliased]
     (loser,) = [a for a in found.arguments if not a.is_aliased]
-    assert loser.why_not == f"every output of its shape and dtype, f32[8], takes over another argument: {winner.path}"
+    assert loser.why_not == f"every output of its shape and dtype, f32[8], reuses another argument: {winner.path}"
 
 
 def test_numbers_of_parameters_are_mapped_back_over_dropped_arguments() -> None:

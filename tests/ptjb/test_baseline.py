@@ -194,15 +194,15 @@ def test_fewer_rounds_take_a_greater_factor(rounds: int, factor: float) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({}, "times of two sessions tell no difference below a factor of 2.50"),
+        ({}, "times of two sessions can't resolve factors below 2.50"),
         ({"environment": "ba9876543210"}, "they were measured in different environments"),
         ({"environment": ""}, "where the older row was measured is not known"),
         ({"timer": "in_graph"}, "one was timed by in_graph, one by wall"),
         ({"timer": ""}, "one was timed by an unknown timer, one by wall"),
         ({"jit_median_ms": float("nan")}, "one of them has no least and median time"),
         ({"jit_min_ms": 0.0}, "one of them has no least and median time"),
-        ({"jit_rounds": 19}, "times of two sessions tell no difference below a factor of 3.00 at fewer than 20 rounds"),
-        ({"jit_rounds": 5}, "times of two sessions tell no difference below a factor of 4.00 at fewer than 10 rounds"),
+        ({"jit_rounds": 19}, "times of two sessions can't resolve factors below 3.00 at fewer than 20 rounds"),
+        ({"jit_rounds": 5}, "times of two sessions can't resolve factors below 4.00 at fewer than 10 rounds"),
         ({"jit_rounds": 2}, "fewer than 3 rounds"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_slower_program_fails_the_session_and_one_that_is_as_fast_does_not(ptj
     assert [line.split()[1] for line in slower] == ["test_g.py::test_by_value", "test_g.py::test_by_a_third"]
     assert all("(limit 10 %), against" in line for line in slower)
     assert "3 of 3 measurements compared side by side (--ptjb-fail-slower): 2 slower, 1 same" in session.text
-    assert any("test_by_value #base: " in line and "gives another result than" in line for line in session.table)
+    assert any("test_by_value #base: " in line and "returns a different result from" in line for line in session.table)
     assert "Traceback" not in session.text
     assert "3 passed" in session.text
 

@@ -102,7 +102,7 @@ def with_code(code: str) -> list[dict]:
     ("records", "settings", "lines"),
     [
         ([FEW], {}, ["ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest"]),
-        (with_code("busy"), {}, ["ptjb: the machine was busy with other things during 2 of 3 measurements"]),
+        (with_code("busy"), {}, ["ptjb: other processes kept the machine busy during 2 of 3 measurements"]),
         (with_code("no-commit"), {}, ["ptjb: the commit is unknown: the repository has none, or belongs to another"]),
         (with_code("no-dispatches"), {}, ["ptjb: this JAX doesn't report which jitted functions a call runs: 2 of 3"]),
         (with_code("unforked"), {}, ["ptjb: 2 of 3 measurements ran without a fork, because JAX had started before"]),

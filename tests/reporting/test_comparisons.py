@@ -121,7 +121,7 @@ SHOWN: dict[str, Comparisons] = {
     "a function that failed has a line with its reason": functions(
         SLOWER, replace(FAILED, case=SLOWER.case, candidate=Version("broken")), SAME, labels=(*RANKED.labels, "broken")
     ),
-    "a function with another result has a line and no place": functions(
+    "a function with a different result has a line and no place": functions(
         SLOWER, SAME, replace(SLOWER, candidate=Version("wrong"), verdict="faster", numerics=DIFFERS),
         labels=(*RANKED.labels, "wrong"),
     ),
@@ -181,7 +181,7 @@ def test_comparisons_are_shown(name: str, snapshot: Any) -> None:
 
 
 def test_wrong_and_failed_lines_are_red() -> None:
-    wrong = SHOWN["a function with another result has a line and no place"]
+    wrong = SHOWN["a function with a different result has a line and no place"]
     failed = SHOWN["a function that failed has a line with its reason"]
     case = SHOWN["a wrong result comes first in the verdict"]
 

@@ -197,7 +197,7 @@ def test_a_text_formats_nothing(written: str, expected: str) -> None:
     ("flags", "python"),
     [
         ("ask by --timer in_graph,loop", 'ask by timer="in_graph,loop"'),
-        ("one was asked for; --processes 5", "one was asked for; processes=5"),
+        ("one was requested; --processes 5", "one was requested; processes=5"),
         ("--processes 5, or --processes 9 if it is noisy", "processes=5, or processes=9 if it is noisy"),
         ("a fresh one (--cold-process) shows the cost", "a fresh one (cold_process=True) shows the cost"),
         ("--no-jit (jit=False) measures the call", "jit=False measures the call"),

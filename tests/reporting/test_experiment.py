@@ -33,7 +33,7 @@ def test_at_80_columns_it_is_a_table_with_its_head_and_its_rows() -> None:
     head = next(i for i, line in enumerate(lines) if line.startswith("variant"))
     assert lines[head].split() == ["variant", "time", "per", "call", "speedup", "verdict"]
     assert any(line.startswith("baseline") and line.endswith("baseline") for line in lines[head:])
-    assert "A wider window also shows: peak, compile, error." in lines
+    assert "Hidden at this width: peak, compile, error." in lines
     assert all(len(line) <= 80 for line in lines[head:])
 
 

@@ -247,7 +247,7 @@ def test_parameters_are_strict_json() -> None:
     assert plain(given) == [1, [2.5, None], "inf", "float32", "x"]
 
 
-NO_TIMES, NO_COST = "the readings of wall are no times", "the readings of wall are not above the clock's own cost"
+NO_TIMES, NO_COST = "the readings of wall aren't times", "the readings of wall are not above the clock's own cost"
 TIMED = Samples("wall", 1, (1.0,) * 9)
 
 

@@ -56,7 +56,7 @@ SHOWN: dict[str, list[Comparison]] = {
         replace(c, work={"tokens": 8.0}) for c in series([1.0, 2.0])
     ],
     "what happened is next to the comparison where it did": EVENTFUL,
-    "counts are no times": [counted(0, 2.0**20), counted(1, 2.0**21)],
+    "counts aren't times": [counted(0, 2.0**20), counted(1, 2.0**21)],
     "nothing measured": series([None]),
     "commits, with uncommitted changes and without": [
         replace(compared(n, 1.0), candidate=Version("now", *version))

@@ -248,7 +248,7 @@ def test_without_a_peak_the_reason_is_told_and_the_table_by_line_has_no_column_f
 
     assert "not known, because the program has no temporaries" in text_of(found, "memory")
     assert "at the peak" not in text_of(found, "cost")
-    assert "not known, because nobody tells" in text_of(Inspection("f", "", Place()), "memory")
+    assert "not known, because no reason was recorded" in text_of(Inspection("f", "", Place()), "memory")
 
 
 RATES = Roofline(bytes_s=1.0, flops_s=1.0, bytes_per_s=1e9, flops_per_s=1e12)

@@ -157,11 +157,11 @@ def test_what_is_not_known_of_a_line_is_not_made_up(change: dict[str, object], e
 @pytest.mark.parametrize(
     ("p", "reason"),
     [
-        (P, "at 1.00 GB/s in memory (1000 B), 1.00 GB/s in caches (10 B), 10.0 GFLOP/s by matmuls of f32, the best"),
-        (replace(P, peaks=None, ops=(PRODUCT,) * 2), "not measured, because the rates of that machine"),
+        (P, "at 1.00 GB/s in memory (1000 B), 1.00 GB/s in caches (10 B), 10.0 GFLOP/s by matmuls of f32, the highest"),
+        (replace(P, peaks=None, ops=(PRODUCT,) * 2), "not measured, because this machine's rates"),
         (
             replace(P, peaks=None, fingerprint=None, ops=(PRODUCT,) * 2),
-            "not measured, because the trace does not say on which machine it was recorded",
+            "not measured, because the trace doesn't name its machine",
         ),
     ],
 )
@@ -282,10 +282,10 @@ SPLIT = StepSplit(
         ("compile", "58 % of a step is tracing and compiling at loader.py:31, in 2 of 3 steps; the device waits"),
         ("transfer", "58 % of a step is moving data at loader.py:31; the device waits"),
         ("dispatch", "58 % of a step is JAX's own dispatch of 14 programs a step at loader.py:31; the device waits"),
-        ("device", "58 % of a step is the device at work; 90 % of its work is of model.py:7"),
+        ("device", "58 % of a step is the device at work; 90 % of its work is model.py:7"),
         (
             "unknown",
-            "58 % of a step is spent at loader.py:31 (batches); what the device did was not measured, because a trace "  # noqa: ISC004
+            "58 % of a step is spent at loader.py:31 (batches); the device's work was not measured, because a trace "  # noqa: ISC004
             "holds only calls that begin and end in it",
         ),
         ("unseen", "58 % of a step is Python in pieces too short to be sampled; the device waits"),
@@ -312,15 +312,15 @@ def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_u
         (
             RecordingCost(4e-4, 1e-4, 1800),
             (
-                "while nothing is recorded, a step takes 100 µs: recording its 1.80 k events makes it 4 times as long "
-                "(400 µs), and the shares of short operations too large"
+                "without recording, a step takes 100 µs: recording its 1.80 k events makes it 4 times as long "
+                "(400 µs), so the shares of short operations are too large"
             ),
         ),
-        (RecordingCost(1.01e-4, 1e-4, 30), "while nothing is recorded, a step takes 100 µs: recording adds little"),
+        (RecordingCost(1.01e-4, 1e-4, 30), "without recording, a step takes 100 µs: recording adds little"),
         (
             RecordingCost(4e-4, None, 1800, "the program ended before it was"),
             (
-                "what recording the 1.80 k events of a step adds to its time was not measured, because the program "
+                "the cost of recording the 1.80 k events of a step was not measured, because the program "
                 "ended before it was"
             ),
         ),

@@ -232,7 +232,7 @@ def test_a_stored_row_is_one_line_at_80_columns_and_a_name_that_is_cut_keeps_its
         terminal.to_text(Document((stored_grid([row_of(m, 123456)]),)), 80).splitlines() for m in (row, cut)
     )
 
-    assert whole[1:] == [f"123456  11-21 01:35  {name}  2.00 s", "A wider window also shows: commit."]
+    assert whole[1:] == [f"123456  11-21 01:35  {name}  2.00 s", "Hidden at this width: commit."]
     assert cut_lines[1].endswith("s[n=512, dtype=bf16]  2.00 s")
 
 
@@ -349,10 +349,10 @@ def test_remarks_that_are_shared_are_shown_once_and_the_busy_machine_whatever_it
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
-        ([40] * 20, "busy: all 20 cases; other processes used 40 %"),
-        (range(40, 60), "busy: all 20 cases; of f0: other processes used 40 %"),
-        ([40] * 18, "busy: 18 of 20 cases, not f18 and f19; other processes used 40 %"),
-        ([40] * 12, "busy: 12 of 20 cases; other processes used 40 %"),
+        ([40] * 20, "busy (all 20 cases): other processes used 40 %"),
+        (range(40, 60), "busy (all 20 cases), for example f0: other processes used 40 %"),
+        ([40] * 18, "busy (18 of 20 cases, not f18 and f19): other processes used 40 %"),
+        ([40] * 12, "busy (12 of 20 cases): other processes used 40 %"),
     ],
     ids=["all", "numbers of one case", "most", "many exceptions"],
 )
@@ -393,5 +393,5 @@ def test_nothing_is_lost_of_a_case_that_has_two_messages_of_one_code() -> None:
 def test_rates_come_with_what_they_were_reached_by_and_missing_ones_are_left_out() -> None:
     assert describe_rates(Peaks(2e10, 2**27, None, 2**18, {"f32": 1e11, "bf16": 2e11})) == (
         "20.0 GB/s in memory (128 MiB), 100 GFLOP/s by matmuls of f32, 200 GFLOP/s by matmuls of bf16, "
-        "the best that were reached"
+        "the highest measured"
     )

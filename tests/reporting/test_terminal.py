@@ -143,8 +143,8 @@ def test_a_narrow_window_leaves_columns_out_before_it_cuts_a_name_and_names_them
 
     assert shown[60][0].split() == ["case", "wall", "peak", "compile"]
     assert shown[50][0].split() == ["case", "wall", "peak"]
-    assert shown[50][2:] == ["A wider window also shows: compile."]
-    assert shown[40][1:] == ["abcdefghijklmnopqrstuvwxyz  1.00 s", "A wider window also shows: peak,", "compile."]
+    assert shown[50][2:] == ["Hidden at this width: compile."]
+    assert shown[40][1:] == ["abcdefghijklmnopqrstuvwxyz  1.00 s", "Hidden at this width: peak, compile."]
 
 
 def test_the_overview_explains_failures_and_warnings_below_and_a_busy_machine_once(snapshot: Any) -> None:

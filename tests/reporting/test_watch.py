@@ -180,7 +180,7 @@ TRANSFERS = {
         up("a.py:1", 16), up("b.py:2", 64), up("a.py:1", 16), down("c.py:3", 0.25), down("c.py:3", 0.5)
     ),
     "none and not seen are two things": made(sees=("host to device",)),
-    "a line that cannot be seen": made(up(None, 4)),
+    "an unknown line": made(up(None, 4)),
     "the greatest of very many, and the number of the others": made(*(up(f"file.py:{n}", 4 * n) for n in range(1, 31))),
 }
 

@@ -89,7 +89,7 @@ def test_names_that_mean_something_else_or_nothing_are_refused(store: DatabaseSt
     assert str(error.value) == f"a baseline cannot be called {name!r}\nexpected {expected}"
     assert list_baselines(store) == []
     set_baseline(store, "v1.2", "run")
-    with pytest.raises(UsageError, match=r"there is no baseline 'v1.3'\nexpected 'v1.2'\? Permitted is one of: v1.2"):
+    with pytest.raises(UsageError, match=r"there is no baseline 'v1.3'\nexpected 'v1.2'\? Choices: v1.2"):
         remove(store, "v1.3")
 
 
@@ -162,7 +162,7 @@ def test_a_word_that_means_nothing_is_told_what_there_is(store: DatabaseStore) -
         rows_of(store, "v1.1")
 
     assert str(error.value) == (
-        f"'v1.1' is no baseline, run or commit in {store.where}\n"
+        f"'v1.1' isn't a baseline, run or commit in {store.where}\n"
         "expected a name given with `benchax baseline set` (here: v1.2, naïve 🦊), 'last', "
         "'last~1', or the first digits of a run or a commit\n\n"
         "hint: see `benchax runs`"

@@ -312,9 +312,9 @@ def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> 
         store.append(measured())
 
     assert error.value.problem.startswith(f"cannot write {store.where}: ")
-    assert error.value.expected == "a folder that may be made and written to"
+    assert error.value.expected == "a folder that you can create and write to"
     assert "--store" in error.value.hint
-    with pytest.raises(StoreError, match=r"cannot read .*fifo\.db: it is no regular file"):  # and is not waited for
+    with pytest.raises(StoreError, match=r"cannot read .*fifo\.db: it isn't a regular file"):  # and is not waited for
         open_store(tmp_path / "fifo.db").rows()
 
 

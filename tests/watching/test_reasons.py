@@ -131,10 +131,10 @@ def test_static_functions_and_objects_are_shown_without_their_addresses_and_are_
     ((_, objects),) = why(*(functools.partial(g, X3, n=n) for n in (Relu(), Tanh())))
 
     assert functions.startswith("static n: another function of the same text, <PjitFunction of <function ")
-    assert functions.endswith(" (each function is compiled on its own)")
+    assert functions.endswith(" (each function is compiled separately)")
     assert " at 0x" not in objects
     assert "Tanh object" in objects
-    assert objects.endswith(" (each value is compiled on its own)")
+    assert objects.endswith(" (each value is compiled separately)")
 
 
 def test_a_static_object_that_cannot_be_shown_or_compared_does_no_harm():
@@ -200,7 +200,7 @@ def test_what_equinox_takes_as_static_is_told_by_the_users_names():
     f = equinox.filter_jit(lambda model, x, scale: model(x) * scale)
 
     assert why(lambda: f(model, X3, 2.0), lambda: f(model, X3, 3.0)) == [
-        ("static", "static scale: 2.0 → 3.0 (each value is compiled on its own)")
+        ("static", "static scale: 2.0 → 3.0 (each value is compiled separately)")
     ]
     bare = equinox.tree_at(lambda m: m.bias, model, None)
     assert why(lambda: f(model, X4[:3] + 1, 4.0), lambda: f(bare, X3, 4.0)) == [
@@ -262,7 +262,7 @@ def test_calls_before_the_watch_are_known():
     f(X3, n=1)
 
     assert why(lambda: f(X4, n=1)) == [("shape", "x: shape f32[3] → f32[4]")]
-    assert why(lambda: f(X3, n=2))[0] == ("static", "static n: 1 → 2 (each value is compiled on its own)")
+    assert why(lambda: f(X3, n=2))[0] == ("static", "static n: 1 → 2 (each value is compiled separately)")
 
 
 @can_tell
@@ -296,7 +296,7 @@ def test_a_jax_that_does_not_tell_of_earlier_calls_says_so(monkeypatch: pytest.M
     f(X3)
 
     assert why(lambda: f(X4)) == [
-        ("first call", "first call since the watch began; of earlier ones this JAX does not tell")
+        ("first call", "first call since the watch began; this JAX doesn't report earlier ones")
     ]
     ((kind, text),) = why(lambda: f(jax.device_put(X3, jax.devices()[0])))
     assert (kind, text.split(",")[0]) == ("unknown", "traced before the watch began")

@@ -207,7 +207,7 @@ def test_a_jax_whose_frames_cannot_be_read_still_counts(monkeypatch: pytest.Monk
     assert [c.function for c in w.compiles] == ["twice", "twice"]
     assert [c.why for c in w.compiles] == [
         "first program of this name",
-        "not known why: its call cannot be seen in this JAX",
+        "not known why: this JAX doesn't show its call",
     ]
     assert all(Path(str(c.where).rsplit(":", 1)[0]).name == Path(__file__).name for c in w.compiles)
 

@@ -78,8 +78,8 @@ def test_the_first_host_of_a_list_of_slurm(nodes: str, first: str) -> None:
     [
         ({"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID='2' and JAX_NUM_PROCESSES='2' name no process"),
         ({"JAX_PROCESS_ID": "one"}, "JAX_PROCESS_ID='one' and JAX_NUM_PROCESSES='2' name no process"),
-        ({"JAX_COORDINATOR_ADDRESS": "10.0.0.1"}, "JAX_COORDINATOR_ADDRESS='10.0.0.1' is no address"),
-        ({"JAX_COORDINATOR_ADDRESS": "a:70000"}, "JAX_COORDINATOR_ADDRESS='a:70000' is no address"),
+        ({"JAX_COORDINATOR_ADDRESS": "10.0.0.1"}, "JAX_COORDINATOR_ADDRESS='10.0.0.1' isn't an address"),
+        ({"JAX_COORDINATOR_ADDRESS": "a:70000"}, "JAX_COORDINATOR_ADDRESS='a:70000' isn't an address"),
     ],
 )
 def test_variables_that_cannot_be(change: dict[str, str], problem: str) -> None:
@@ -138,7 +138,7 @@ def test_who_does_not_come_is_named_and_an_address_where_nobody_listens(
     with pytest.raises(UsageError) as unreached:
         join(replace(first, rank=1))
 
-    assert error.value.problem == f"rank 1, rank 2 of 3 ranks did not come within 50.0 ms to 127.0.0.1:{first.port}"
+    assert error.value.problem == f"rank 1, rank 2 of 3 ranks did not connect within 50.0 ms to 127.0.0.1:{first.port}"
     assert unreached.value.problem.startswith(f"rank 1 cannot reach rank 0 at 127.0.0.1:{first.port}: ")
 
 
@@ -146,7 +146,7 @@ def test_who_does_not_come_is_named_and_an_address_where_nobody_listens(
     ("change", "problem"),
     [
         ({"versions": {"benchax": "9"}}, "rank 1 on h has benchax 9, jax None"),
-        ({"rank": 0}, "two processes say that they are rank 0"),
+        ({"rank": 0}, "two processes claim to be rank 0"),
     ],
 )
 def test_who_cannot_take_part_is_refused_on_both_sides(
@@ -211,7 +211,7 @@ def test_a_link_beats_which_is_no_message_and_one_that_has_ended_or_falls_silent
     here.close()
     monkeypatch.setattr(ranks, "SILENCE_S", 0.05)
     connection, silent = connected()
-    with silent, pytest.raises(LostContact, match=r"nothing was heard of the other host for 50\.0 ms"):
+    with silent, pytest.raises(LostContact, match=r"the other host sent nothing for 50\.0 ms"):
         Link(connection).receive()
 
 

@@ -199,7 +199,7 @@ def test_the_worker_of_a_call_can_be_chosen_and_stays(pool: Pool) -> None:
     [
         ("no.such_module", "No module named 'no'"),
         ("os", "module 'os' has no attribute 'work'"),
-        ("workers.conftest", "workers.conftest:within is no task: put @task before it"),
+        ("workers.conftest", "workers.conftest:within isn't a task: put @task before it"),
     ],
 )
 def test_a_task_that_a_worker_does_not_find_is_a_failure(module: str, message: str, pool: Pool) -> None:

@@ -54,7 +54,7 @@ REFUSED: tuple[dict[str, Any], ...] = (
 def test_a_variable_or_a_setting_that_cannot_be_is_refused(snapshot: Any) -> None:
     assert {repr(given): refusal(Pool, **given) for given in REFUSED} == snapshot
     assert refusal(Pool, jax_config={"jax_enable_x46": True}).startswith(
-        "jax_config has 'jax_enable_x46', which is no setting of JAX\nexpected 'jax_enable_x64'?"
+        "jax_config has 'jax_enable_x46', which isn't a setting of JAX\nexpected 'jax_enable_x64'?"
     )
 
 

@@ -134,7 +134,7 @@ def packs_off(names: Sequence[str] | None) -> Iterator[Remark]:
     """Names the packs of rules that are not asked by default, if these names are the default."""
     for pack in sorted(packs()) if names is None else ():
         n = sum(rule.pack == pack for rule in every_rule().values())
-        yield Remark(PACK_OFF, "info", f"{n} rules of the pack {pack} are off: benchax audit --rules {pack}")
+        yield Remark(PACK_OFF, "info", f"{n} rules of the pack {pack} did not run: benchax audit --rules {pack}")
 
 
 def choose_rules(names: Sequence[str] | None) -> Mapping[str, Rule]:
@@ -281,7 +281,7 @@ def audit_run(
     if functions and sys.stderr is not None and sys.stderr.isatty():
         # The program has ended, so its terminal shows nothing while the audit goes on.
         names = ", ".join(one.place.name for one in functions[:MOST_BUILT])
-        sys.stderr.write(f"benchax audit: the program has ended; looking at {names}\n")
+        sys.stderr.write(f"benchax audit: the program has ended; inspecting {names}\n")
     found, left = _read_functions(evidence.log, functions, asked, is_built)
     return _join_functions(audit, found, left, perf_counter() - begun)
 
@@ -402,7 +402,7 @@ def _remarks(built: Sequence[str], left: Iterable[str], elapsed_s: float) -> Ite
             f"({seconds(elapsed_s, 2)})."
         )
         yield Remark("read", "info", text)
-    yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in left)
+    yield from (Remark("not-read", "info", f"not inspected as a function: {text}") for text in left)
 
 
 # ---- a program: benchax audit -- python train.py ---------------------------------------------------------------------
@@ -491,7 +491,7 @@ def _remarks_on_run(ended: EndedCommand) -> Iterable[Remark]:
 
 def _end(ended: EndedCommand) -> str:
     if ended.is_timed_out:
-        return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}: what it does later was not seen"
+        return f"and was stopped at its time limit, after {seconds(ended.elapsed_s)}: what it does later is not known"
     return f"and ended with {ended.exit_code} after {seconds(ended.elapsed_s)}"
 
 
@@ -555,10 +555,10 @@ def apply_suppressions(
 
 def _wrong(ignore: Ignore, known: Collection[str]) -> Finding | None:
     if ignore.rule not in known:
-        title, advice = f"ignores {ignore.rule!r}, which is no rule", f"There is {one_of(known, ignore.rule)}."
+        title, advice = f"ignores {ignore.rule!r}, which isn't a rule", f"There is {one_of(known, ignore.rule)}."
     elif not ignore.reason:
         title = f"ignores {ignore.rule} without a reason, so it is not ignored"
-        advice = f"Say why, behind the brackets: # benchax: ignore[{ignore.rule}] because …"
+        advice = f"State the reason after the brackets: # benchax: ignore[{ignore.rule}] because …"
     else:
         return None
     return Finding(SUPPRESSION, "warning", title, (f"said by {ignore.by}",), advice, page_of(SUPPRESSION), ignore.where)

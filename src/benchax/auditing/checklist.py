@@ -224,7 +224,7 @@ def _memory(known: Known, item: Item) -> Said:
     parts = [("planned peak", memory.predicted_peak_bytes), ("temporaries", memory.temp_bytes)]
     parts += [("observed rise during a call", memory.compiled_rise_bytes)]
     told = [f"{what} {size(number)}" for what, number in parts if number is not None]
-    return ("yes", f"measured just now: {', '.join(told)}") if told else ("not checked", "there is no number of it")
+    return ("yes", f"measured just now: {', '.join(told)}") if told else ("not checked", "it has no number")
 
 
 def _check_profile(known: Known, item: Item) -> Said:
@@ -260,7 +260,7 @@ def _devices(known: Known, item: Item) -> Said:
         return "not applicable", "there is one device"
     if item.rules:
         return _by_rules(known, item)
-    return "not checked", "one function is looked at, and a pipeline is made of several"
+    return "not checked", "a pipeline needs several functions, and this is one"
 
 
 def _check_comparisons(known: Known, item: Item) -> Said:
@@ -270,7 +270,7 @@ def _check_comparisons(known: Known, item: Item) -> Said:
     decided = sum(c.verdict != "unclear" for c in tried)
     if not gains and not tried:
         return "not applicable", "no gain was claimed"
-    of_gains = f"of the gains found above {measured} of {len(gains)} are measured"
+    of_gains = f"gains above that are measured: {measured} of {len(gains)}"
     if not decided and not measured:
         return "not checked", f"of {len(tried)} variants compared in pairs none was decided; {of_gains}"
     return "yes", f"{decided} of {len(tried)} variants compared in pairs were decided; {of_gains}"

@@ -585,7 +585,7 @@ class Evidence:
         found = self._time(pair, Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s)))
         # Noise can hide even a large effect.
         if found.verdict == "unclear" and found.ratio and not 1 / LARGE_EFFECT < found.ratio < LARGE_EFFECT:
-            self.tell(f"comparing with {name} for longer, for the effect is large")
+            self.tell(f"comparing with {name} for longer, because the effect is large")
             found = self._time(pair, Effort(looks=(4, 6, 8), max_time_s=min(LONGER_S, self.budget_s)))
         if found.failure is not None:
             raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
@@ -611,7 +611,7 @@ class Evidence:
         if failure is not None:
             # Not worth an eager trial of its own, which may take as long as the limit.
             fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in trials)
-            text = f"It does not {failure.stage}, so that most rules had nothing to look at: "
+            text = f"It does not {failure.stage}, so most rules could not run: "
             yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{failure.message}")
         ways = [trial.way for trial in trials if not trial.untried]
         compared = [pair.name for pair, _ in self._comparisons]
@@ -635,7 +635,7 @@ def _of_trial(trial: TrialCall) -> Iterable[Remark]:
     if trial.obstacle is not None:
         is_all = trial.way == "compiled"
         how, left = (
-            ("", "Only what needs no call was looked at") if is_all else (" eagerly", "What needs that is left out")
+            ("", "Only rules that need no call ran") if is_all else (" eagerly", "Rules that need it did not run")
         )
         text = f"The function was not called{how} in this process: {trial.why}. {left}. {trial.advice}".strip()
         yield Remark(NOT_CALLED if is_all else "not-called-unjitted", "error" if is_all else "warning", text)

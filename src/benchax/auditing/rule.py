@@ -261,7 +261,7 @@ def require_decided(c: Comparison, what: str) -> Comparison:
     """
     if c.verdict != "unclear":
         return c
-    seen = f", though {speedup(c)} was seen" if c.ratio else ""
+    seen = f" ({speedup(c)})" if c.ratio else ""
     raise NotMeasured(f"the comparison with {what} is undecided{seen}{f': {c.why}' if c.why else ''}")
 
 
@@ -355,7 +355,7 @@ def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
     if any(value.body is not body for value in values):
         raise NotMeasured("it is in a loop or branch, whose values were not computed")
     if len(e.data) != len(body.inputs):
-        raise NotMeasured("what it was called with was not kept, which is done of small arrays")
+        raise NotMeasured("its arguments were not kept, because only small arrays are")
     behind = {one for value in values for one in value.behind()}
     needed = [value for value in body.inputs if value in behind]
     if any(value not in given for value in needed):

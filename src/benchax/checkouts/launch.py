@@ -139,7 +139,7 @@ LEAST = (0, 6)
 """benchax runs with no older JAX."""
 EXTRAS = {"jax-cuda12-plugin": "cuda12", "jax-cuda13-plugin": "cuda13", "libtpu": "tpu"}
 """Where one of these is installed here, the other JAX gets its own (unverified: never run on an accelerator)."""
-LIST_THEM = "name all that shall be tried: --jax 0.9.0,0.9.1,0.9.2"
+LIST_THEM = "list all versions to try: --jax 0.9.0,0.9.1,0.9.2"
 MARK = "benchax.json"
 _VERSION = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)*")
 _NO_NETWORK = re.compile(
@@ -192,7 +192,7 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
 def check_version(version: str) -> None:
     """Raises `UsageError` for what is no version of JAX that benchax runs with."""
     if not _VERSION.fullmatch(version):
-        raise UsageError(f"{version!r} is no version of JAX", "numbers with dots, such as 0.9.2")
+        raise UsageError(f"{version!r} isn't a version of JAX", "numbers with dots, such as 0.9.2")
     if tuple(int(part) for part in version.split(".")[:2]) < LEAST:
         raise UsageError(f"benchax does not run with jax {version}", f"{'.'.join(map(str, LEAST))} or newer")
 
@@ -249,11 +249,11 @@ def _why(done: subprocess.CompletedProcess[str], version: str) -> BenchaxError:
     output = done.stdout + done.stderr
     if _NO_NETWORK.search(output):
         return NotAvailable(
-            f"jax {version} cannot be downloaded, for want of a network or of a package index: {_last_lines(done)}"
+            f"jax {version} cannot be downloaded without a network and a package index: {_last_lines(done)}"
         )
     if _NO_VERSION.search(output):
         listed = re.search(r"\(from versions: (.*?)\)", output, re.DOTALL)  # pip says them, uv does not
-        expected = one_of(listed[1].split(", "), version) if listed else "a version that was released"
+        expected = one_of(listed[1].split(", "), version) if listed else "a released version"
         return UsageError(f"there is no jax {version} for Python {platform.python_version()}", expected)
     return NotAvailable(f"jax {version} cannot be installed: {_last_lines(done)}")
 

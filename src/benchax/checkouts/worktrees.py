@@ -85,11 +85,11 @@ def build_checkout(
             own_benchmarks = bool(problem)
             if own_benchmarks:
                 git(tree, "checkout", "--quiet", "--force", commit)  # back to the files that were written over
-                note = f"the benchmark files of now do not run at {ref}, so its own were taken: {problem}"
+                note = f"the current benchmark files do not run at {ref}, so its own were used: {problem}"
             elif changed:
                 note = (
-                    f"both versions ran {' and '.join(changed)} as now, but {ref} has it differently; "
-                    "--benchmarks ref runs each version with its own"
+                    f"both versions ran the current {' and '.join(changed)}, which differs at {ref}; --benchmarks "
+                    "ref runs each version with its own"
                 )
         if own_benchmarks and (problem := _build(selection, launch, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")

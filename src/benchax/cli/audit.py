@@ -94,7 +94,7 @@ def audit(
     if command and what:
         raise UsageError(f"{what[0]!r} is given with a command", "one of them")
     if command and as_json and output is None:
-        raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
+        raise UsageError("--json is given with a command, which writes to the standard output itself", "--output FILE")
     ids = split_names(rules)
     if command:
         audits, code = _program(command, ids, given["timeout_s"], is_full=is_verbose)

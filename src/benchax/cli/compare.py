@@ -289,7 +289,7 @@ def compare_functions(
     names = labels(functions)
     first = next((label for label, word in names.items() if baseline in (None, label, word)), None)
     if first is None:
-        raise UsageError(f"--baseline {baseline!r} is none of the functions", one_of(names, baseline))
+        raise UsageError(f"--baseline {baseline!r} isn't one of the functions", one_of(names, baseline))
     cases = printing_to_stderr(lambda: {label: _case(word, inputs, is_jitted) for label, word in names.items()})
     ordered = {first: cases[first]} | cases
     return with_progress(lambda report: side_by_side(ordered, resolved, effort, report))

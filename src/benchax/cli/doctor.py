@@ -30,7 +30,7 @@ LOOK_S = 1.0
 def doctor(
     *,
     duration: Annotated[
-        str, typer.Option("--duration", "-s", metavar="TIME", help="Look for this long: 1, 500ms.")
+        str, typer.Option("--duration", "-s", metavar="TIME", help="Observe for this long: 1, 500ms.")
     ] = "1s",
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     aa: Annotated[
@@ -42,14 +42,14 @@ def doctor(
     """Check the clock, the noise of this machine, and the settings that disturb measurements."""
     max_time_s = given["max_time_s"]
     if max_time_s is not None and not aa:
-        raise UsageError("--max-time is given without --aa", "both of them; --duration limits a look at the machine")
+        raise UsageError("--max-time is given without --aa", "both of them; --duration limits a run without --aa")
     if aa:
         _error_rates(max_time_s, as_json)
         return
     duration_s = read_duration("duration", duration, COMMAND_LINE) or LOOK_S
     from benchax.machine.doctor import examine
 
-    note(f"looking at this machine for {duration_s:g} s …")
+    note(f"observing this machine for {duration_s:g} s …")
     found = examine(duration_s)
     if as_json:
         line(json.dumps(dataclasses.asdict(found), indent=2))
@@ -69,7 +69,7 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
     from benchax.paired_runs import protocol
 
     found: ErrorRates | None = None
-    note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
+    note("judging unchanged and slowed-down kernels; Ctrl-C shows the results so far")
     try:
         with show_progress(True) as report:
             for found in protocol.measure_rounds(max_time_s or protocol.MAX_TIME_S, report):
@@ -77,7 +77,7 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
                 report(ProgressEvent(verdicts, is_lasting=True))
     finally:  # also after Ctrl-C
         if found is None:
-            note("no round was finished, so that nothing is known")
+            note("no round was finished, so nothing is known")
         elif as_json:
             line(json.dumps(to_plain_data(found), indent=2))
         else:
@@ -124,7 +124,7 @@ def _section(found: Diagnosis) -> Section:
         TextRow("stolen", share(noise.steal_share), "of all CPU time was taken by the hypervisor"),
     ]
     if noise.pace_scatter is not None:
-        detail = "is the standard deviation from moment to moment, in earlier runs; intervals between processes hold it"
+        detail = "standard deviation from moment to moment, in earlier runs; intervals across processes include it"
         rows.append(TextRow("pace", percent(noise.pace_scatter), detail))
     if noise.load_1m is not None:
         detail = f"over the last minute, on {found.environment.cores or '?'} cores"

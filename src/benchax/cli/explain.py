@@ -46,7 +46,7 @@ def explain(
     else:
         for each in found:
             line(f"{each.code}: {each.text}")
-            line(f"  {each.kind}, {each.severity}, said by {each.said_by}; see {each.page}")
+            line(f"  {each.kind}, {each.severity}, reported by {each.said_by}; see {each.page}")
 
 
 def every_code() -> Iterator[Explanation]:

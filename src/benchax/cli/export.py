@@ -119,7 +119,7 @@ def _date(commit: str) -> int:
         return int(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise UsageError(
-            f"git does not know commit {commit[:12]} here, and asv wants its date",
+            f"git does not know commit {commit[:12]} here, and asv needs its date",
             "a working directory inside the repository that was measured",
         ) from error
 
@@ -204,7 +204,7 @@ def read_results(file: Path) -> list[Result] | None:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it isn't text"
         raise StoreError(f"cannot read {str(file)!r}: {why}", READABLE) from error
     first = next((line for line in lines if line.strip()), "")
     kind, document = _kind_of(first)
@@ -231,13 +231,13 @@ def _read_line(file: Path, number: int, line: str) -> Result:
     kind, document = _kind_of(line)
     where = f"line {number} of {str(file)!r}"
     if kind is None:
-        raise FormatError(f"{where} is no experiment, audit or checklist, as the first one is", READABLE)
+        raise FormatError(f"{where} isn't an experiment, audit or checklist, as the first one is", READABLE)
     try:
         found: Result = converter(kind).decode(document)
     except Mismatch as mismatch:
         raise FormatError(f"{where} cannot be read back: {mismatch}", mismatch.expected) from mismatch
     if json.loads(json.dumps(found.asdict(), default=str)) != document:
-        raise FormatError(f"{where} was written by another version, and something of it would be lost", READABLE)
+        raise FormatError(f"{where} was written by another version, and parts of it would be lost", READABLE)
     return found
 
 

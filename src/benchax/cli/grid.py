@@ -137,7 +137,7 @@ def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
         is_value = not callable(found[name]) and not isinstance(found[name], ModuleType)  # import time
         if near and name not in known and near[0] not in found and is_value:
-            note(f"note: {file} sets {name!r}, which is no setting of a grid; {near[0]!r} is")
+            note(f"note: {file} sets {name!r}, which isn't a setting of a grid; {near[0]!r} is")
     return found["functions"], found["data"], known | {"name": path.stem} | settings
 
 
@@ -302,5 +302,5 @@ def measure_compiled(h: CompiledGrid, data: dict[str, Any], rounds: int | None, 
         show(document)
         code = 2 if (result.status == Status.error).any() else code
     write_documents(html, list_parts("Compiled grid", documents))
-    note("nothing is stored of a compiled grid")
+    note("a compiled grid isn't stored")
     return code

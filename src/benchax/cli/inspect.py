@@ -91,7 +91,7 @@ def inspect(
     _check(diff, exit_code, time, as_json, parts, output)
     check_writable(html)
     if html is not None and diff is not None:
-        raise UsageError("--html with --diff", "one of them: a page is of one inspection")
+        raise UsageError("--html with --diff", "one of them: a page shows one inspection")
     cases, code = collect_cases(what or ["."], pattern, params or [])
     sink = _Sink(None if GRAPH in parts else output)
     if diff is not None:
@@ -227,7 +227,7 @@ def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: 
         if time:
             raise UsageError("--time is given with --diff", "one of them", "benchax compare times two versions")
         if wrong := next((part for part in parts if part not in TEXTS), None):
-            raise UsageError(f"--show {wrong!r} cannot be with --diff", one_of(TEXTS, wrong))
+            raise UsageError(f"--show {wrong!r} can't be used with --diff", one_of(TEXTS, wrong))
     elif as_json and (parts or time):
         raise UsageError(f"--json is given with {'--show' if parts else '--time'}", "--json alone: it holds all parts")
     check_writable(output)

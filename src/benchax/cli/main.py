@@ -160,7 +160,7 @@ COMMANDS: dict[str, Command] = {
     "report": Command(
         "stored rows",
         "export.report",
-        "Write stored results as a page: all numbers and interactive charts in one file, to send or to keep.",
+        "Write stored results as a page: all numbers and interactive charts in one file.",
         ("benchax report", "benchax report v1.2 --filter matmul -o matmul.html"),
     ),
     "site": Command(

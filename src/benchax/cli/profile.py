@@ -149,7 +149,9 @@ def profile(
         _check_served(command, output, memory, as_json, compare, xprof, nsys, html)
     check_writable(html)
     if html is not None and (nsys or xprof):
-        raise UsageError(f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of ours", "one of them")
+        raise UsageError(
+            f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of benchax", "one of them"
+        )
     from benchax.profiling.program_recorder import ProgramRequest
 
     earlier = None if compare is None else read_trace(compare)
@@ -183,11 +185,11 @@ def profile(
 def _check_served(command: Any, *of_recordings: Any) -> None:
     """Raises UsageError for options of a recording, because --serve makes no recording."""
     if command is None:
-        raise UsageError("--serve without a program", "one behind two dashes: --serve 9999 -- python train.py")
+        raise UsageError("--serve without a program", "one after two dashes: --serve 9999 -- python train.py")
     if any(of_recordings):
         raise UsageError(
-            "--serve with options of a recording, which it does not make",
-            "them at the one who asks: benchax profile --attach PORT --memory -o DIR",
+            "--serve with options of a recording, although it records nothing",
+            "them with --attach: benchax profile --attach PORT --memory -o DIR",
         )
 
 
@@ -249,7 +251,7 @@ def _record(
     remarks, failure = list(outcome.recorded.remarks), outcome.failure
     if failure is not None:
         note(f"error: {label}: {failure.message}\n{failure.advice}".rstrip())
-        remarks.append("the case failed; this is what had been recorded until then")
+        remarks.append("the case failed; this was recorded until then")
         if not files:
             note(f"there is no profile of it: it ended in the stage {failure.stage!r}")
     if not files:
@@ -301,7 +303,7 @@ def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder,
     tell_end(command, ended)
     profiles = _of_reports(ended)
     reported = {report.result[name] for report in ended.reports for name in ("xplane", "first_xplane")}
-    why = "its process left no report; this is what had been written before"
+    why = "its process left no report; this was written before"
     for file in place.new_traces():
         if str(file) not in reported:
             profiles += _read(file, name_of(command), [why])
@@ -353,7 +355,7 @@ def _until(found: Recorded) -> list[str]:
     said: list[str] = []
     after = seconds(found.recorded_s or 0.0)
     if found.is_full:
-        said.append(f"{after} of the program were recorded: events come so fast that more would take long to write")
+        said.append(f"{after} of the program were recorded: so many events that more would take long to write")
     elif found.stopped_by == "duration":
         said.append(f"only {after} of the program were recorded: --start-after and --duration choose which")
     if found.attempts > 1:

@@ -160,7 +160,7 @@ class WithDeadline:
                 "arrays and numbers, or pytrees of them",
                 f"a text can be a static argument: with_deadline({_name(self._f)}, …, static=…)",
             )
-        refuse_elsewhere(leaves, "each would stop at another time, and wait for the others", _ON_ONE_DEVICE)
+        refuse_elsewhere(leaves, "each device would stop at another time, and wait for the others", _ON_ONE_DEVICE)
         if self.on_timeout == "partial":
             return self._program(self.seconds, args, kwargs)[:2]
         try:
@@ -178,7 +178,7 @@ class WithDeadline:
             name = _name(self._f)
             raise DeadlineExceeded(
                 f"{name} ran past its limit of {units.seconds(float(self.seconds))}",
-                hint=f"allow more, or take what there is by then: with_deadline({name}, …, on_timeout='partial')",
+                hint=f"allow more, or take the partial result: with_deadline({name}, …, on_timeout='partial')",
             )
         return outputs
 
@@ -249,8 +249,8 @@ def _rewrite(program: Any, arrays: list[Any], guard: rewriting.Guard) -> tuple[l
         return rewriting.run(program, arrays, jnp.bool_(False), guard)
     if any(map(rewriting.is_checked, every_equation(program))):
         raise NotAvailable(
-            "it has loops and runs on several devices: each would stop at another time, and wait for the others "
-            "forever",
+            "it has loops and runs on several devices: each device would stop at another time, and wait for the "
+            "others forever",
             hint=_ON_ONE_DEVICE,
         )
     return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
@@ -303,7 +303,7 @@ def refuse_elsewhere(leaves: list[Any], why_not_several: str, hint: str) -> None
     if platforms != {"cpu"}:
         raise NotAvailable(
             f"the clock inside compiled code runs on cpu, and this runs on {', '.join(sorted(platforms))}",
-            hint="if JAX has a CPU, too: with jax.default_device(jax.devices('cpu')[0]), and inputs made there",
+            hint="if JAX also has a CPU: with jax.default_device(jax.devices('cpu')[0]), and inputs made there",
         )
     if (devices := max((len(a.devices()) for a in arrays), default=1)) > 1:
         raise NotAvailable(f"an input is spread over {devices} devices, and {why_not_several}", hint=hint)

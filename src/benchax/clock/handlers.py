@@ -287,7 +287,7 @@ def nanoseconds(time: Any) -> np.ndarray:
     """
     words = np.asarray(time)
     if words.dtype.kind not in "iu" or words.shape[-1:] != (2,):
-        raise UsageError(f"{time!r} is no time", "times as `stamp` returns them: u32[..., 2]")
+        raise UsageError(f"{time!r} isn't a time", "times as `stamp` returns them: u32[..., 2]")
     words = words.astype(np.int64)
     high = words[..., 1]
     return np.where(high < 2**31, words[..., 0] + (high << 32), np.iinfo(np.int64).max)

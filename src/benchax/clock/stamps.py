@@ -67,8 +67,8 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
     if not arrays:
         raise UsageError(
             f"cannot stamp {inputs!r}: it holds no arrays",
-            "what the timed function is given, or what it returns",
-            "a time that no data depend on says nothing: XLA is free to read it at any moment",
+            "inputs or outputs of the timed function",
+            "if no data depend on a time, XLA can read it at any moment",
         )
     passed, time = handlers.stamp(tier(), arrays)
     passed = [_as_key(new, old) if is_key(old) else new for new, old in zip(passed, leaves, strict=True)]
@@ -144,7 +144,7 @@ def elapsed_s(start: Any, end: Any) -> Any:
     if isinstance(start, Tracer) or isinstance(end, Tracer):
         for time in (start, end):
             if jnp.shape(time)[-1:] != (2,):
-                raise UsageError(f"{time!r} is no time", "times as `stamp` returns them: u32[..., 2]")
+                raise UsageError(f"{time!r} isn't a time", "times as `stamp` returns them: u32[..., 2]")
         low = end[..., 0] - start[..., 0]
         borrow = (end[..., 0] < start[..., 0]).astype(jnp.uint32)
         high = end[..., 1] - start[..., 1] - borrow

@@ -309,7 +309,7 @@ class Dispatcher(Generic[T]):
             else:
                 batch.losses = 0
                 text = f"{plural(MOST_LOSSES, 'node')} were lost while it was measured; the last one, {node.label}: "
-                advice = "If it is the function that brings nodes down, limit its memory; then measure it again."
+                advice = "If the function brings nodes down, limit its memory; then measure it again."
                 yield Ended(item, node, Failure("node_lost", "start", text + loss.why, advice))
         if batch.items:
             self._returned.append(batch)

@@ -555,7 +555,7 @@ def check_packages(node: str, versions: Versions, here: Versions | None = None) 
         raise UsageError(
             f"{node} has {', '.join(odd)}",
             f"on each node {', '.join(NEEDED)}, the same Python (two numbers) and the same benchax as here",
-            "install benchax on the nodes from where this one came, for instance in their image",
+            "install benchax on the nodes from the same source, for example in their image",
         )
 
 
@@ -578,8 +578,8 @@ def cannot_load(problem: str) -> UsageError:
     """The error if nodes lack some of the user's files or packages."""
     return UsageError(
         problem,
-        "nodes on which everything can be imported that the functions need",
-        "install it there, or put it into the folder of your files, which goes to the nodes",
+        "nodes that can import everything the functions need",
+        "install it there, or put it into the folder of your files, which is sent to the nodes",
     )
 
 
@@ -654,7 +654,7 @@ def check_address(on: object) -> str:
     match = _ADDRESS.fullmatch(on) if isinstance(on, str) else None
     if on == "ray" or (match is not None and 0 < int(match["port"]) < 65536):
         return str(on)
-    raise UsageError(f"on={on!r} is no cluster", EXPECTED)
+    raise UsageError(f"on={on!r} isn't a cluster", EXPECTED)
 
 
 @contextmanager
@@ -702,12 +702,12 @@ def _connect(ray: Any, on: str, folder: Path) -> None:
 def _advise(on: str, text: str) -> str:
     if "version" in text.lower():
         here = f"Ray {installed('ray')} with Python {platform.python_version()}"
-        return f"the same versions of Ray and Python are needed here and there; this is {here}"
+        return f"the same versions of Ray and Python as here: {here}"
     if "size" in text.lower():
-        return "name big files of the folder in its .gitignore: they are not sent to the nodes then"
+        return "list big files in the folder's .gitignore, so that they are not sent to the nodes"
     if on == "ray":
         return ""
-    token = "where the cluster asks for a token, Ray takes RAY_AUTH_MODE=token here too"
+    token = "if the cluster asks for a token, set RAY_AUTH_MODE=token here too"
     if "RAY_AUTH_MODE" not in os.environ and (Path.home() / ".ray" / "auth_token").exists():
         # An earlier Ray on this machine has made it. `--on ray` starts such a Ray, too.
         token = (
@@ -728,7 +728,7 @@ def _check_reachable(on: str) -> None:
     except OSError as error:
         raise UsageError(
             f"nothing answers at {on!r}: {error}",
-            "the address of a Ray cluster that runs",
+            "the address of a running Ray cluster",
             "`ray start --head` prints it; 6379 is the usual port, 10001 is the port for ray://",
         ) from error
 

@@ -84,30 +84,30 @@ class BreakEven:
     @property
     def advice(self) -> str:
         """Whether to jit: the same for a function that is jitted and for one that is not."""
-        inside = "Where only jitted functions call it, nothing is to be done: a jit within a jit costs nothing."
+        inside = "If only jitted functions call it, do nothing: a jit within a jit costs nothing."
         if self.calls is None:
-            return f"Leave jax.jit away where it is called by itself: a jitted call is no faster. {inside}"
+            return f"Don't jit it where you call it directly: a jitted call is no faster. {inside}"
         return (
-            f"Decorate it with jax.jit where it is called by itself {self.calls:,} times or more in a process; leave "
-            f"jax.jit away where it is called less often. {inside}"
+            f"Use jax.jit if you call it directly {self.calls:,} times or more in a process, and omit it for fewer "
+            f"calls. {inside}"
         )
 
     def __str__(self) -> str:
         cost = f"ompiling ({seconds(self.build_s)})"
         times = f"{seconds(self.eager_s)} eager, {seconds(self.jitted_s)} jitted"
-        one = "Both calls run one program, and differ in how Python starts it. " * self.is_same_program
+        one = "Both calls run the same program; only the way that Python starts it differs. " * self.is_same_program
         return one + self._verdict(cost, times)
 
     def _verdict(self, cost: str, times: str) -> str:
         if self.is_same:
             near = f" within {percent(self.within)}" if self.within is not None else ""
-            return f"C{cost} saves nothing that shows: both calls take {seconds(self.eager_s)}{near}."
+            return f"C{cost} saves nothing measurable: both calls take {seconds(self.eager_s)}{near}."
         few, many = (f"{n:,}" if n else "never" for n in (self.low, self.high))
         bounds = f" ({100 * self.level:g} %: {few} – {many})" if few != many else ""
         if not self.has_bounds:
             bounds = " (no interval: too few samples)"
         if not self.is_clear:
-            apart = "" if self.is_paired else ", one after the other, which tells nothing below a factor of 2"
+            apart = "" if self.is_paired else ", one after the other, which can't resolve less than a factor of 2"
             return f"Whether c{cost} pays is unclear{bounds}: {times}{apart}."
         if self.calls is None:
             return f"C{cost} never pays{bounds}: {times}."
@@ -135,7 +135,7 @@ def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison |
     """
     for row in (eager, jitted):
         if not isinstance(row, Measurement):  # pyright: ignore[reportUnnecessaryIsInstance]  # people give what they have
-            raise UsageError(f"{row!r} is no row", "two measurements, as benchax.bench and benchax.load give them")
+            raise UsageError(f"{row!r} isn't a row", "two measurements, as benchax.bench and benchax.load give them")
     build_s = jitted.stages.build_s
     if build_s is None:
         raise UsageError(f"the row of {jitted.case.label!r} has no time to build", "a row of a jitted function")

@@ -96,7 +96,7 @@ def judge_counts(context: Comparison, metric: Metric, before: float | None, afte
     context = replace(context, metric=metric, method="counted")
     if before is None or after is None:
         side = context.baseline if before is None else context.candidate
-        return replace(context, why=f"not measured, because the compiler does not say it of {side.label}")
+        return replace(context, why=f"not measured, because the compiler doesn't report it for {side.label}")
     found: Verdict = "same" if before == after else "slower" if after > before else "faster"
     ratio = after / before if before else None
     return replace(context, verdict=found, ratio=ratio, baseline_value=before, candidate_value=after)

@@ -15,7 +15,7 @@ from benchax.stats.verdicts import Verdict
 
 T = TypeVar("T")
 
-STOPPED = "not measured, because all were stopped by a failure that may be that of any"
+STOPPED = "not measured, because a failure stopped all, and any of them can be its cause"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def unranked_reason(comparison: Comparison) -> str:
     if comparison.ratio is None:
         return f"not measured, because {comparison.why}"
     if comparison.differs and comparison.numerics:
-        return f"its result differs from that of {comparison.baseline.label}: {comparison.numerics.why}"
+        return f"its result differs from the result of {comparison.baseline.label}: {comparison.numerics.why}"
     return ""
 
 

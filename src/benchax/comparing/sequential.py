@@ -220,5 +220,5 @@ class SequentialTest(Generic[S]):
             return comparison
         if comparison.verdict not in ("slower", "faster"):
             return comparison
-        why = "seen once and not confirmed: give it a limit to have it measured"
+        why = "seen once and not confirmed: set a limit for it, and it is measured"
         return replace(comparison, verdict="unclear", why=why)

@@ -314,7 +314,7 @@ def limits(name: str, given: Limit | None, functions: int | None = None) -> Any:
     except (TypeError, ValueError, UsageError):
         raise UsageError(f"{name}={given!r}", expected) from None
     if isinstance(given, bool) or values.shape not in ((), shape) or not (values > 0).all():
-        raise UsageError(f"{name}={given!r}", expected, "math.inf is no limit")
+        raise UsageError(f"{name}={given!r}", expected, "math.inf isn't a limit")
     return np.broadcast_to(values, shape)
 
 
@@ -404,7 +404,7 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
     if is_stateful(args):
         names = changed_by(function, args)
         if names:
-            note = f"it changes {', '.join(names[:3])} in place, and this grid keeps no state: return what is new"
+            note = f"it changes {', '.join(names[:3])} in place, and this grid keeps no state: return the new state"
             return Traced(name, list, None, refused=Status.error, note=note)
     try:
         program, form = program_of(function, args)
@@ -413,7 +413,7 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
     as_function = jaxpr_as_fun(program)
     traced = Traced(name, lambda leaves: list(as_function(*leaves)), form)
     if not uses_inputs(program):
-        note = "its result does not depend on its inputs, so that XLA would compute it once"
+        note = "its result does not depend on its inputs, so XLA would compute it once"
         return replace(
             traced, guard=lambda _, leaves: (traced.run(leaves), jnp.bool_(False)), refused=Status.constant, note=note
         )

@@ -204,11 +204,11 @@ class CompiledGridResult:
         if summary:
             return self._why_not_believed(summary, float(self.stamp_cost_s[k]))
         if status == Status.stopped and not self.guarded[k]:
-            return f"there was no time for a reading that is long enough within {seconds(float(self.limit_s[k]))}"
+            return f"there was no time for a long enough reading within {seconds(float(self.limit_s[k]))}"
         return {
             Status.timed_out: f"a single call did not end within {seconds(float(self.limit_s[k]))}",
             Status.stopped: f"there was time for its guarded run only, of {seconds(float(self.guard_s[k] or 0))}",
-            Status.not_run: "its time was up before its turn came",
+            Status.not_run: "its time was up before it ran",
         }.get(status, self.notes[k])
 
     def stacked(self) -> Any:
@@ -288,7 +288,7 @@ class CompiledGridResult:
     def _footer(self) -> str:
         cost = self.stamp_cost_s.compressed()
         net = f", its readings of {seconds(float(np.median(cost)))} subtracted" if cost.size else ""
-        unknown = f"; that all of each function's work was timed is not shown, because {UNKNOWN}"
+        unknown = f"; whether all of each function's work was timed is unknown, because {UNKNOWN}"
         call = f"one compiled call of {seconds(self.total_s)}; clock: {self.clock}{net}"
         return call + (unknown if self.unproved is None else "")
 

@@ -150,10 +150,10 @@ def run_experiment(
     batch = str(given.pop(BATCH, ""))
     if batch and not any(variant.cuts_batch for variant in variants.values()):
         able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
-        what = f"batch={batch!r} is given, and no variant that is tried takes a batch apart"
+        what = f"batch={batch!r} is given, and no variant that is tried splits a batch"
         raise UsageError(what, f"one of: {able}")
     for unknown in set(given) - set(variants):
-        raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
+        raise UsageError(f"a value is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     case, about_wrapper = _open_wrapper(case, lab.options.seed)
     seed = lab.options.seed
     # A variant that can do both measures by itself, and changes the case when combined (`_apply_all`).
@@ -201,7 +201,7 @@ def _open_wrapper(case: Case, seed: int) -> tuple[Case, tuple[Remark, ...]]:
     try:
         pure, wrapper = make_pure(case, seed)
     except NotAvailable as error:
-        text = f"Nothing that changes the function is tried: {error.problem}."
+        text = f"No variant that changes the function is tried: {error.problem}."
         return case, (Remark("wrapper-stays", "warning", text),)
     except Exception:  # of the user's function, mostly: the row of the function as it is says it
         return case, ()
@@ -218,9 +218,10 @@ def _of_chaos(errors: Errors | None) -> tuple[Remark, ...]:
     if errors is None or errors.reference != "float64" or (errors.max_rel or 0.0) < CHAOTIC:
         return ()
     text = (
-        f"As it is, its results are off by {percent(errors.max_rel or 0.0)} of the largest value of a run in float64. "
-        "It amplifies rounding until nothing of the result is left, as chaotic systems and ill-conditioned problems "
-        "do: another order of operations gives other numbers, so errors of variants say nothing here; times do."
+        f"Unchanged, its results are off by {percent(errors.max_rel or 0.0)} of the largest value of a run in "
+        "float64. It amplifies rounding until nothing of the result is left, as chaotic systems and ill-conditioned "
+        "problems do: a different order of operations gives different numbers. So errors of variants are meaningless "
+        "here; times are valid."
     )
     return (Remark("chaotic", "warning", text),)
 

@@ -49,8 +49,8 @@ def plain(case: Case, seed: int = 0) -> Case:
         wrapper: type[Any] = type(fn)  # a class of equinox's is called _JitWrapper, which nobody wrote
         kind, package = wrapper.__name__.lstrip("_"), wrapper.__module__.partition(".")[0]
         raise NotAvailable(
-            f"the function under the {kind} of {package} {case.id.label!r} cannot be reached; variants are made of "
-            "functions that jax.jit wraps, or nothing does"
+            f"the function under the {kind} of {package} {case.id.label!r} cannot be reached; variants need a plain "
+            "function, or one that only jax.jit wraps"
         )
     prepared = prepare(replace(case, jit=True), seed)
     found = prepared.trace()
@@ -85,8 +85,8 @@ def _refuse_stateful(case: Case, seed: int) -> None:
     names = prepare(replace(case, jit=True, inputs=lambda: (args, kwargs)), seed).subject_of().mutated
     if names:
         raise NotAvailable(
-            f"{case.id.label!r} changes {', '.join(names[:3])} in place, and variants are made of functions that "
-            "return all that they compute",
+            f"{case.id.label!r} changes {', '.join(names[:3])} in place, and variants need a function that returns "
+            "all that it computes",
             "a function that takes its state and returns the new one (flax.nnx.split and merge)",
         )
 
@@ -260,9 +260,9 @@ class Batch:
 
 
 _REASONS: Mapping[Basis, str] = {
-    "outputs": "the outputs grow with them (else: batch=NAME)",
-    "loss": "with more of them the outputs keep their shapes (else: batch=NAME)",
-    "last": "the last argument with rows, for the outputs do not tell (else: batch=NAME)",
+    "outputs": "the outputs grow with them (otherwise: batch=NAME)",
+    "loss": "with more of them the outputs keep their shapes (otherwise: batch=NAME)",
+    "last": "the last argument with rows, because the outputs don't show which (otherwise: batch=NAME)",
 }
 
 
@@ -287,7 +287,9 @@ def find_batch(case: Case, inputs: Inputs, given: str = "", *, without: Argument
 def _read(case: Case, inputs: Inputs, given: str, rows: Mapping[int | str, int]) -> Arguments:
     chosen = find_arguments(BATCH, given.split("+"), arguments(case, inputs))
     if without := [argument_name(case.fn, key) for key in chosen if key not in rows]:
-        raise UsageError(f"batch={given!r}: {without[0]!r} is no batch", "arrays, or trees of arrays with as many rows")
+        raise UsageError(
+            f"batch={given!r}: {without[0]!r} isn't a batch", "arrays, or trees of arrays with as many rows"
+        )
     if len({rows[key] for key in chosen}) > 1:
         counts = ", ".join(f"{argument_name(case.fn, key)} has {rows[key]}" for key in chosen)
         raise UsageError(f"batch={given!r} names arguments with several numbers of rows: {counts}", "one number")

@@ -572,13 +572,13 @@ class _Reference:
         draws_others = None not in (draws, self._draws) and draws != self._draws
         if self._is_unused and draws_others and self.expected is not None:
             self.expected = self._run = None
-            self.why = "in float64 it draws other random numbers"
+            self.why = "in float64 it draws different random numbers"
         self._is_unused = False
         if self.expected is None:
             self.expected, self.against, self._draws = to_host(outputs), "baseline", draws
             raise NotMeasured(self.why)
         if draws_others:
-            raise NotMeasured("it draws other random numbers than what it would be compared with")
+            raise NotMeasured("it draws different random numbers than its baseline")
         return measure_errors(outputs, self.expected, self.against)
 
 

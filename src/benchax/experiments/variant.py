@@ -360,7 +360,7 @@ def _module_of(file: Path, own: str) -> str | None:
 
 T = TypeVar("T")
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
-BASELINE_OF_GROUP = "the others are compared with it"
+BASELINE_OF_GROUP = "the baseline of the others"
 ROUNDINGS = 4.0
 """Errors in a lower precision may be so many times those that rounding the inputs makes alone: what is between is
 rounded as well."""

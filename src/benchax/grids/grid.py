@@ -182,7 +182,7 @@ def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSp
         raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
     fill = given["fill"]
     if fill is not None and (isinstance(fill, bool) or not isinstance(fill, int | float)):
-        raise UsageError(f"fill={fill!r} of a grid", "a number, to stand for outputs that are not there, or None")
+        raise UsageError(f"fill={fill!r} of a grid", "a number that replaces missing outputs, or None")
     return GridSpec(
         planned,
         limits(options.timeout_s, given["compile_timeout_s"], given["total_timeout_s"]),
@@ -234,7 +234,7 @@ def start_run(spec: GridSpec, agents: Agents, report: Listener, clock: Callable[
     where, resume = spec.options.store, spec.resume
     store = None if where == "off" else open_store(where)
     if resume and store is None:
-        raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
+        raise UsageError(f"resume={resume!r} without a store", "a store, whose rows show what is finished")
     run_id, rows = earlier(store, spec.plan, resume) if resume else ("", {})
     # Start the workers and read their environment before the first cell, so that no cell pays for it.
     needed = (dict(spec.plan.functions), spec.check, next(iter(spec.plan.points)).make)
@@ -401,7 +401,7 @@ class GridRun:
         except KeyboardInterrupt:
             running = [item for item, _ in self.dispatcher.running.values()]
             self._account("interrupted", "Ctrl-C came while it was measured", running)
-            self._account("not_run", "the run was interrupted before its turn", self.spec.plan.cells)
+            self._account("not_run", "the run was interrupted before it", self.spec.plan.cells)
             raise
         if self.dispatcher.lost:
             why = "; ".join(list(self.dispatcher.lost.values())[-3:])
@@ -427,7 +427,7 @@ class GridRun:
             remaining_s = total_s - self.elapsed_s
             if remaining_s < LEAST_TURN_S:
                 self.left = left - 1
-                why = f"the {seconds(total_s)} for the whole grid were spent before its turn"
+                why = f"the {seconds(total_s)} for the whole grid were spent before it could run"
                 self._account("not_run", why, [item])
                 return None
             share_s = min(remaining_s, allowance(remaining_s * self.node_count, left, self.spent_s))
@@ -510,7 +510,7 @@ class GridRun:
         if row.failure is not None:
             not_kept = f"the cell has the status {row.failure.kind.replace('_', ' ')}"
         elif not not_kept and self.kept_bytes + taken > limit:
-            not_kept = f"they would be more than the {size(limit)} that this grid keeps of outputs"
+            not_kept = f"they exceed the {size(limit)} of outputs that this grid keeps"
         if not_kept:
             return Cell(function, label, row, Absent("outputs", not_kept), Absent("agreement", not_kept))
         self.kept_bytes += taken
@@ -525,7 +525,7 @@ class GridRun:
     def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Numerics, ...] | Absent:
         reference = self.spec.reference
         if reference is None:
-            return Absent("agreement", "the grid was asked not to compare outputs")
+            return Absent("agreement", "comparing outputs is switched off (compare=False)")
         if function == reference:
             return Absent("agreement", "it is the function that others are compared with")
         other = self.cells.get((reference, label))

@@ -217,7 +217,7 @@ def _differences(g: GridResult) -> str:
             far = [each.max_rel for each in differing if each.max_rel is not None]
             most = f", by up to {number(max(far))} times its largest value" if far else ""
             many = f"{len(differing)} of {len(trials)} trials" if len(trials) > 1 else "1 trial"
-            lines.append(f"{function} gives another result than {g.reference} in {many}{most}")
+            lines.append(f"{function} returns a different result from {g.reference} in {many}{most}")
     return "\n".join(lines)
 
 
@@ -268,7 +268,7 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
         held = Counter(one.place for one in ranking.overall)
         places = [f"{one.place}{'=' * (held[one.place] > 1)}. {_multiple(one)}" for one in ranking.overall]
         each = ", ".join(places)
-        left = f"; without a place: {', '.join(ranking.without)}" if ranking.without else ""
+        left = f"; not ranked: {', '.join(ranking.without)}" if ranking.without else ""
         mean = f"geometric mean of {len(ranking.compared)} data points"
         lines.append(f"as a multiple of the fastest ({mean}): {each}{left}")
     return "\n".join(lines)

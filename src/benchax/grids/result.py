@@ -293,7 +293,7 @@ class GridResult:
         call) for timings."""
         limit = self.timeout_s if elapsed_s is None else elapsed_s
         if limit is None:
-            raise UsageError("filled() of a grid without timeout_s", "elapsed_s=, which is to stand for a missing time")
+            raise UsageError("filled() of a grid without timeout_s", "elapsed_s=, which replaces a missing time")
         return replace(self, fill=fill, timeout_s=limit)
 
     # ---- other forms

@@ -259,7 +259,7 @@ def _processes(folder: Path) -> list[dict[str, Any]]:
 
 def _remarks(command: Sequence[str], processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not processes:
-        yield f"no Python process of {shlex.join(command)} loaded our hook, because {_deaf(command)}"
+        yield f"no Python process of {shlex.join(command)} loaded benchax's hook, because {_deaf(command)}"
     elif all(found["state"] == "started" for found in processes):
         count = len(processes) - 1
         others = {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")
@@ -272,7 +272,7 @@ def _deaf(command: Sequence[str]) -> str:
     begin = next((place for place, name in enumerate(names) if name.startswith(("python", "pypy"))), len(names))
     for option in itertools.takewhile(lambda word: word.startswith("-"), command[begin + 1 :]):
         if DEAF.fullmatch(option):
-            return f"{option} tells Python to ignore PYTHONPATH or its site module, by which the hook gets in"
+            return f"{option} tells Python to ignore PYTHONPATH or its site module, which the hook needs"
     return "it started no Python, or one that has another PYTHONPATH, ignores it (-E, -I, -S), or is older than 3.7"
 
 
@@ -281,7 +281,7 @@ def _without_report(found: Mapping[str, Any]) -> str:
     if error.startswith("ModuleNotFoundError: No module named 'benchax"):
         return f"{name} was not watched: benchax is not installed in its Python, {found['python']}"
     if error:
-        return f"{name} left no report: our part in it failed with {error}"
+        return f"{name} left no report: benchax's hook in it failed with {error}"
     if psutil.pid_exists(found["pid"]):
         return f"{name} left no report: it is still running"
     return (

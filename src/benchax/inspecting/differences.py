@@ -218,7 +218,7 @@ def _text_difference(
     old, new = program_text(before, stage), program_text(after, stage)
     if old is None or new is None:
         without, label = (before, labels[0]) if old is None else (after, labels[1])
-        return Absent(stage, f"{label} has none: {without.why_absent(stage) or 'it was not asked for'}")
+        return Absent(stage, f"{label} has none: {without.why_absent(stage) or 'it was not requested'}")
     if old == new:
         return TextDifference(stage, is_same=True)
     lines = align_and_diff(old, new, labels, LANGUAGES[stage])
@@ -290,11 +290,11 @@ def _other_case(selection: Selection, other: str) -> Case:
     """Another function with the same inputs, or the same function with other inputs."""
     words = shlex.split(other) if other.count('"') % 2 == 0 and other.count("'") % 2 == 0 else other.split()
     if not words:
-        raise UsageError(f"--diff {other!r} says nothing", PERMITTED)
+        raise UsageError(f"--diff {other!r} is empty", PERMITTED)
     if _is_target(words[0]):
         return target_cases(words[0], words[1:] or selection.what[1:])[0]
     if not _is_target(selection.what[0]):
-        raise UsageError(f"--diff {other!r} cannot be: benchmarks in files bring their own inputs", PERMITTED)
+        raise UsageError(f"--diff {other!r} is impossible: benchmarks in files bring their own inputs", PERMITTED)
     return target_cases(selection.what[0], words)[0]
 
 

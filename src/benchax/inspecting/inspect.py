@@ -41,8 +41,8 @@ COMPILED_PARTS = (
     "hlo", "counts", "lines", "operations", "xla_cost", "memory", "buffers", "peak", "donation", "collectives",
 )  # fmt: skip
 
-NO_PROGRAM = "this wrapper keeps the compiled program where it cannot be reached"
-NO_TEMPORARIES = "the program has no temporaries: arguments, outputs and constants are all that it needs"
+NO_PROGRAM = "this wrapper hides the compiled program"
+NO_TEMPORARIES = "the program has no temporaries: it needs only arguments, outputs and constants"
 
 
 @guard_keywords()
@@ -230,7 +230,7 @@ class _InspectionReader:
         }
         told = {absent.what for absent in self.absent}
         missing = [part for part in COMPILED_PARTS if found[part] is None and part not in told]
-        self.absent += [Absent(part, "this backend does not tell") for part in missing]
+        self.absent += [Absent(part, "this backend doesn't report it") for part in missing]
         return found
 
     def _peak(self, plan: Assignment | None, module: Module) -> PeakMemory | None:
@@ -244,7 +244,7 @@ class _InspectionReader:
     def _why(self, stage: str) -> str:
         """Why a stage of JAX is not there."""
         told = next((a.why for a in self.built.absent if a.what == f"stages.{stage}_s"), None)
-        return told or "this wrapper keeps JAX's own stage where it cannot be reached"
+        return told or "this wrapper hides JAX's own stage"
 
 
 # ---- arrays that are not arguments ------------------------------------------------------------------------------

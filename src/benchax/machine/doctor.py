@@ -286,8 +286,8 @@ ADVICE = (
         lambda d: d.gaps.lost_share > LOST_SHARE,
         lambda d: (
             f"A process that never waits was kept from running for {percent(d.gaps.lost_share)} of the time: "
-            f"{number(d.gaps.per_s)} gaps per second, the longest {seconds(d.gaps.longest_s)}. "
-            "Means contain them, medians of short samples hardly. Quote medians, and no single times."
+            f"{number(d.gaps.per_s)} gaps per second, the longest {seconds(d.gaps.longest_s)}. These gaps affect "
+            "means, but hardly medians of short samples. Quote medians, and no single times."
         ),
     ),
     # limits

@@ -170,7 +170,9 @@ def _iteration_s(call: Callable[[int], object]) -> float:
 
 def _cache_bytes_per_s() -> float:
     if jax.local_devices()[0].platform != "cpu":
-        raise NotMeasured("known of CPUs only: on an accelerator an array so small measures the launch of its kernel")
+        raise NotMeasured(
+            "known for CPUs only: on an accelerator, such a small array measures the launch of its kernel"
+        )
     return bytes_per_s(CACHE_ARRAY_BYTES)
 
 

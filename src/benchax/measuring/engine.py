@@ -237,7 +237,7 @@ def fill(
         record.amounts = amounts_of(case, prepared.inputs)
     subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
     subject = _run(record, case, prepared, subject, options, sampler)
-    why = f"only stages={options.stages!r} was asked for"
+    why = f"only stages={options.stages!r} was requested"
     parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
     record.absent += [Absent(what, why, is_by_choice=True) for part in parts for what in part]
     record.noise = noise.finish(record.reading)

@@ -386,6 +386,6 @@ def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
         found = case.work(*reveal(inputs.args), **reveal(inputs.kwargs))
         return check_work({} if found is None or callable(found) else found)
     except UsageError as error:
-        raise NotMeasured(f"its function returned what says no amounts: {error.problem}") from error
+        raise NotMeasured(f"its function returned no valid amounts: {error.problem}") from error
     except Exception as error:
         raise NotMeasured(f"its function raised {type(error).__name__}: {error}") from error

@@ -107,7 +107,7 @@ def read_range(
             most = least_readings
     if max(rises) < ACCURACY_BYTES:
         raise NotMeasured(
-            f"resident memory rose by less than {size(ACCURACY_BYTES)}, which this method cannot tell from nothing"
+            f"resident memory rose by less than {size(ACCURACY_BYTES)}, too little for this method to see"
         )
     return max(min(rises), 0), max(rises)
 

@@ -108,16 +108,16 @@ def _of_result(record: Record, subject: Subject) -> Iterator[Remark | None]:
         yield Remark(
             "state-dropped",
             "error",
-            f"called eagerly, it changes {_listed(notes.dropped)} in place; compiled, it does not, and neither does it "
-            "do the work that leads there. jax.jit takes objects of Flax NNX for trees of arrays: use flax.nnx.jit, or "
-            "return the new state",
+            f"called eagerly, it changes {_listed(notes.dropped)} in place; compiled, it neither changes it nor does "
+            "the work for it. jax.jit treats objects of Flax NNX as trees of arrays: use flax.nnx.jit, or return the "
+            "new state",
         )
     if notes.undetermined:
         yield Remark(
             "undetermined-state",
             "warning",
-            f"{_listed(notes.undetermined)} cannot be verified: the compiled and the eager run differ, and by as much "
-            "as rounding alone changes it. So it is where an optimizer divides a gradient of zero by its own size",
+            f"{_listed(notes.undetermined)} cannot be verified: the compiled and the eager run differ by as much as "
+            "rounding alone changes it. An optimizer that divides a gradient of zero by its own size does this",
         )
 
 
@@ -263,15 +263,15 @@ def _of_purity(record: Record, subject: Subject) -> Iterator[Remark]:
         yield Remark(
             "reads-clock",
             "warning",
-            f"it reads the clock while it is traced ({_listed(purity.clock_reads)}), and a compiled call does not: the "
-            "program keeps what was read first. Pass the time as an argument; to time a part of it, use benchax.clock",
+            f"it reads the clock while it is traced ({_listed(purity.clock_reads)}), and the program keeps the first "
+            "reading. Pass the time as an argument; to time a part of it, use benchax.clock",
         )
     if purity.changed:
         listed = _listed([f"{name!r} ({change})" for name, change in purity.changed.items()])
         yield Remark(
             "changed-by-tracing",
             "info",
-            f"each trace changes {listed}, and a compiled call does not: what Python does there is done when it is "
+            f"each trace changes {listed}, and a compiled call does not: Python does this only when the program is "
             "built",
         )
     if isinstance(subject.outputs, CallOutcome) and subject.outputs.state:
@@ -527,7 +527,7 @@ def timers_apart(t: CallTimes) -> Remark | None:
         "timers-apart",
         "warning",
         f"{' and '.join(text for _, text in apart)} for the same work. Known reasons: the machine changes its pace "
-        f"between timers; {'; '.join(reasons)}. Measure again, and believe what repeats.",
+        f"between timers; {'; '.join(reasons)}. Measure again, and trust what repeats.",
     )
 
 

@@ -207,7 +207,7 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
         (subject.program.kind == "eager", "it is measured eagerly, where each operation is a call"),
         (
             subject.inputs.is_stateful,
-            "it changes its arguments in place, which a program that does next to nothing would not",
+            "it changes its arguments in place, which a near-empty program would not",
         ),
         (is_long, f"it is for calls below {seconds(LONGEST_CALL_S)}, and this one takes {seconds(call_s)}"),
         (

@@ -174,7 +174,7 @@ def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, a
     # If rounding alone changes the values completely, as for vectors of a null space, the other sign proves nothing.
     is_beyond = any(found > most for found, most in zip(measured, permitted, strict=True))
     if is_beyond and share >= 1 and measured[0] <= 2 * scale:
-        why = f"it differs by {_times(measured[0], scale)}, and rounding alone gives quite other values"
+        why = f"it differs by {_times(measured[0], scale)}, and rounding alone gives completely different values"
         return LeafVerdict("undecided", share, why)
     if is_beyond:
         root = _rms(base) or 1.0

@@ -507,7 +507,7 @@ class Measurement(SelfRendering):
             raise NotMeasured(f"{self.failure.kind.replace('_', ' ')} in {self.failure.stage}: {self.failure.message}")
         why = self.why_absent(f"samples.{timer}" if timer else "samples")
         has = f"a timer that this row has: {', '.join(measured)}" if measured else ""
-        raise NotMeasured(why or f"nothing asked for the timer {timer or 'of a headline'}", has)
+        raise NotMeasured(why or f"nothing requested the timer {timer or 'of a headline'}", has)
 
     def find_summary(self, timer: str | None = None) -> Summary | None:
         """As `summary`; None if there are no readings by that timer."""

@@ -98,7 +98,7 @@ def compare(
     """
     labelled = _labelled(functions)
     if baseline is not None and baseline not in labelled:
-        raise UsageError(f"baseline={baseline!r} is none of the functions", f"one of: {', '.join(labelled)}")
+        raise UsageError(f"baseline={baseline!r} isn't one of the functions", f"one of: {', '.join(labelled)}")
     first = next(iter(labelled)) if baseline is None else baseline
     ordered = {first: labelled[first]} | labelled
     options = resolve({"timeout_s": timeout_s, "memory_limit_bytes": memory_limit_bytes, "seed": seed})
@@ -123,7 +123,7 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
     while True:
         left = {label: case for label, case in cases.items() if label not in failures}
         labels = list(left)
-        text = f"{first} failed, and the baseline is {labels[0]} in its place"
+        text = f"{first} failed, so the baseline is {labels[0]}"
         notes = () if labels[0] == first else (Remark("baseline-failed", "warning", text),)
         sides = tuple(Side(label, case) for label, case in left.items())
         paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
@@ -308,7 +308,7 @@ def _program(
 def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> Iterator[Remark]:
     was = row.environment
     if (was.jax, was.jaxlib) != (here.jax, here.jaxlib):
-        text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
+        text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: neither shows the changes in JAX"
         yield Remark("other-jax", "info", text)
     if was.device_kind != here.device_kind:
         text = f"{whose} was measured on {was.device_kind}, and both ran on {here.device_kind}"

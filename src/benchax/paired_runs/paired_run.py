@@ -55,7 +55,7 @@ def _remarks(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark | N
     sides = list(zip(labels, answer.sides, strict=True))
     for label, side in sides:
         if side.agreement and not side.agreement.agrees:
-            text = f"{label} gives another result than {labels[0]}: {side.agreement.why}"
+            text = f"{label} returns a different result from {labels[0]}: {side.agreement.why}"
             yield Remark("outputs-differ", "error", text)
     for label, side in sides:
         yield describe_nonfinite_result(side.nonfinite, f"the result of {label}")
@@ -115,8 +115,8 @@ def alone(run: Comparison, alone_s: Sequence[tuple[float, float]]) -> Remark | N
         "alone-differs",
         "warning",
         f"when each is called in a row, {_compare(labels, row_s)}; alternately, which the verdict uses, "
-        f"{_compare(labels, turns_s)}. A version leaves caches and memory in another state for the next one than for "
-        "itself; believe the figure that is like your program",
+        f"{_compare(labels, turns_s)}. A version leaves caches and memory in a different state for the next one than "
+        "for itself; use the figure that matches your program",
     )
 
 

@@ -247,7 +247,7 @@ class Partner:
             return Listing(broken=(lost.failure,))
         if found.refusal is None and self.version.jax not in (None, found.jax):
             # For example because of a user's own file `jax.py`.
-            problem = f"{self.label} was asked for, and jax {found.jax} was imported"
+            problem = f"{self.label} was requested, and jax {found.jax} was imported"
             return Listing(refusal=(problem, "no other module called jax in the way", ""))
         return replace(found, broken=tuple(map(self._named, found.broken)))
 
@@ -316,7 +316,7 @@ class Partner:
         how = "the process closed its connection"
         if code is not None:
             how = f"the process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
-        message = f"{how}{f'; its last words: {words[-1]}' if words else ''}"
+        message = f"{how}{f'; its last output: {words[-1]}' if words else ''}"
         return Lost(Failure("crashed", f"{self.stage} of {self.label}", message, traceback="\n".join(words)))
 
     def close(self) -> None:

@@ -51,7 +51,9 @@ ONE_CORE = Remark(
     "each version ran in separate processes on one core; its speed on several cores was not measured",
 )
 NOT_PINNED = Remark(
-    "not-pinned", "warning", "this system pins no process to a core, so that pairs scatter more and more is unclear"
+    "not-pinned",
+    "warning",
+    "this system can't pin processes to a core, so pairs scatter more and more verdicts are unclear",
 )
 
 

@@ -172,7 +172,7 @@ class Recording:
         if name.startswith("_"):
             raise AttributeError(name)
         if self.result is None:
-            raise NotMeasured(f"{name!r} was asked for before the block had ended", "it after the `with` block")
+            raise NotMeasured(f"{name!r} was requested before the block had ended", "it after the `with` block")
         return getattr(self.result, name)
 
     def __str__(self) -> str:

@@ -609,12 +609,12 @@ class Recorder:
             self.found.remarks.append(self._why_not_started())
         if self.forks:
             made = f"the program made {plural(self.forks, 'fork')} of itself"
-            self.found.remarks.append(f"{made}: what those did, such as loading data, is not in here")
+            self.found.remarks.append(f"{made}: their work, such as loading data, was not recorded")
         return asdict(self.found)
 
     def _why_not_started(self) -> str:
         if not self.is_asked:
-            return "the program compiled nothing with JAX, so that there was nothing to profile"
+            return "the program compiled nothing with JAX, so there was nothing to profile"
         if self.found.stopped_by != "end":
             return "the program began its own trace first"
         return f"the program ended before the {self.wish.start_after_s:g} s had passed after which to begin"

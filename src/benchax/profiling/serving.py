@@ -124,8 +124,8 @@ def _connect(port: int) -> Connection:
         connection = Client((HOST, port))
     except OSError as error:
         raise UsageError(
-            f"no program of yours can be asked on port {port} of {HOST}: {error.strerror or error}",
-            "the port of a program that runs",
+            f"no program of yours answers on port {port} of {HOST}: {error.strerror or error}",
+            "the port of a running program",
             HINT.format(port=port),
         ) from error
     try:
@@ -137,7 +137,7 @@ def _connect(port: int) -> Connection:
         connection.close()
         raise UsageError(
             f"what listens on port {port} of {HOST} does not answer as benchax does: {error or type(error).__name__}",
-            "the port that the program told when it began",
+            "the port that the program printed when it began",
             HINT.format(port=port),
         ) from error
     return connection
@@ -270,7 +270,7 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
                 "try again later"
             )
         if not self._alone.acquire(blocking=False):
-            raise NotAvailable("the program is being recorded for somebody else; ask again when that has ended")
+            raise NotAvailable("another client is recording the program; try again when it has ended")
         try:
             yield
         finally:
@@ -346,7 +346,7 @@ def _serve_once(port: int, owner: Path) -> ProfileServer:
     with contextlib.suppress(OSError, ValueError):  # of the first process, there is no such file
         # A process that has ended leaves its place to the next.
         if psutil.pid_exists(first := json.loads(owner.read_text(encoding="utf-8"))):
-            raise NotAvailable(f"process {first} of this program has the port, and one process can be asked")
+            raise NotAvailable(f"process {first} of this program has the port, and only one process can be recorded")
     server = ProfileServer(port)
     owner.write_text(json.dumps(os.getpid()), encoding="utf-8")
 

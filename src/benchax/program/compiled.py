@@ -449,7 +449,7 @@ def peak_memory(plan: Assignment | None, module: Module) -> PeakMemory | None:
         NotAvailable: the peak is unknown; the message gives the reason.
     """
     if plan is None:
-        raise NotAvailable("the plan of the memory cannot be read: this JAX or backend does not hand it out")
+        raise NotAvailable("the plan of the memory cannot be read: this JAX or backend doesn't provide it")
     allocations = [each for each in plan if each.kind == "temporary"]
     schedule = Schedule(module)
     holdings = [holding for each in allocations for holding in _hold(_find_lives(each.values, schedule))]
@@ -568,7 +568,7 @@ def donation(
     """
     asked = [i for i, leaf in enumerate(inputs) if leaf.donated]
     if kept is None:
-        why = "the program does not use every input, and this JAX does not tell which it dropped"
+        why = "the program does not use every input, and this JAX doesn't report which it dropped"
         return Donation(tuple(_donated(inputs[i], None, None, why) for i in asked))
     taken = {
         kept[parameter]: output for output, parameter in hlo.output_aliases(module.header) if parameter < len(kept)
@@ -609,9 +609,9 @@ def _why_not(
 ) -> str:
     leaf = inputs[i]
     if i not in kept:
-        return "the program does not use it, so it is not passed on at all"
+        return "the program does not use it, so it is not passed to it"
     if outputs is None:
-        return "no output took it over; what the outputs are is not known here"
+        return "no output reuses it; the outputs are not known here"
     alike = [n for n, output in enumerate(outputs) if (output.shape, output.dtype) == (leaf.shape, leaf.dtype)]
     if not alike:
         return f"no output has its shape and dtype, {leaf.spec}"
@@ -619,7 +619,7 @@ def _why_not(
     free = [n for n in alike if n not in holder]
     if not free:
         listed = ", ".join(dict.fromkeys(holder[n] for n in alike))
-        return f"every output of its shape and dtype, {leaf.spec}, takes over another argument: {listed}"
+        return f"every output of its shape and dtype, {leaf.spec}, reuses another argument: {listed}"
     return (
         f"the compiler did not use it for {_path(outputs, free[0])}, which has its shape and dtype: another layout, "
         "sharding or kind of memory, or that output is an unchanged input or constant"

@@ -84,7 +84,7 @@ def retrace(
             return value
         jaxpr, consts = open_program(value)
         if len(jaxpr.constvars) != len(consts) or any(shape_of(v) is None for v in jaxpr.invars):
-            raise NotMeasured("an inner program takes what is no array")
+            raise NotMeasured("an inner program takes something that isn't an array")
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, dtype(v.aval.dtype)) for v in jaxpr.invars]
         found = jax.make_jaxpr(lambda *arguments: run(value, list(arguments)))(*shapes)
         if is_closed(value):

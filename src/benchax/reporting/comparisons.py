@@ -56,8 +56,8 @@ from benchax.units import change, number, percent, plural, seconds
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
-    "one process": "wall, paired: the versions alternate in one process",
-    "process pairs": "wall, paired: whole processes alternate on one core",
+    "one process": "wall, paired: the versions run alternately in one process",
+    "process pairs": "wall, paired: whole processes run alternately on one core",
 }
 OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", "alone-differs", ADVICE)
 """Remarks that are about one case."""
@@ -292,7 +292,7 @@ def sentence(c: Comparison) -> str:
 
 
 def summary(found: Comparisons) -> str:
-    """fused is fastest; naive takes 1.53 (1.51 – 1.60) times as long. short has no place: its result differs."""
+    """fused is fastest; naive takes 1.53 (1.51 – 1.60) times as long. Not ranked: short failed."""
     return " ".join(filter(None, (_places(found.ranking), *_without_place(found))))
 
 
@@ -304,7 +304,7 @@ def describe(found: Comparisons) -> str:
     if len(runs) == 1:
         name = runs[0].candidate.label if found.labels else runs[0].case.label
         return ", ".join(filter(None, (f"{name}: {sure_verdict(runs[0])}", interval(runs[0]))))
-    kinds = Counter("with another result" if c.differs else verdict(c) for c in runs)
+    kinds = Counter("with a different result" if c.differs else verdict(c) for c in runs)
     return ", ".join(f"{n} {IN_MANY.get(kind, kind)}" for kind, n in kinds.items())
 
 
@@ -322,12 +322,13 @@ def _without_place(found: Comparisons) -> Iterator[str]:
     """Names the functions without a rank. The table and the remarks give the full reasons."""
     without = [c for c in found.of("run") if c.candidate.label in found.unranked] if found.labels else []
     if wrong := [c.candidate.label for c in without if c.failure is None and c.ratio is not None]:
-        baseline, have = found.labels[0], "has" if len(wrong) == 1 else "have"
-        yield f"{join_names(wrong)} {have} no place: another result than {baseline}."
+        baseline = found.labels[0]
+        returned = "returns a different result" if len(wrong) == 1 else "return different results"
+        yield f"Not ranked: {join_names(wrong)} {returned} from {baseline}."
         if len(found.ranking) == 1:
-            yield f"If {baseline} is the one that is wrong, make another the baseline."
+            yield f"If {baseline} is wrong, choose another baseline."
     if failed := [c.candidate.label for c in without if found.is_at_fault(c)]:
-        yield f"{join_names(failed)} failed and {'has' if len(failed) == 1 else 'have'} no place."
+        yield f"Not ranked: {join_names(failed)} failed."
 
 
 def remarks(found: Iterable[Comparison]) -> list[Remark]:
@@ -393,7 +394,7 @@ def chart(found: Comparisons) -> Chart:
     """Raises `UsageError` if there is no comparison of run times."""
     runs = found.of("run")
     if not runs:
-        raise UsageError("there is nothing to draw", "comparisons of run times")
+        raise UsageError("nothing to draw", "comparisons of run times")
     low, high = _span(runs)
     baselines, resolutions = {c.baseline.label for c in runs}, {c.resolution for c in runs}
     against = _shorten_name(baselines.pop()) if len(baselines) == 1 else "the baseline"
@@ -591,7 +592,7 @@ def conclusions(found: ErrorRates) -> Iterator[str]:
             yield _false_alarms(tally) if tally.planted == UNCHANGED else _caught(tally)
         if tally.failed:
             failed = plural(tally.failed, "comparison")
-            yield f"{failed} of {planted_name(tally.planted)} could not be run: not counted."
+            yield f"{failed} of {planted_name(tally.planted)} could not run (not counted)."
     if found.per_verdict_s is not None:
         yield f"A verdict took {seconds(found.per_verdict_s, 2)}. The limits hold if comparisons err independently."
 
@@ -603,9 +604,9 @@ def _false_alarms(tally: Tally) -> str:
         for n in (tally.verdicts["slower"], tally.verdicts["faster"])
     )
     return (
-        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {slower} and "
-        f"faster {faster}. On this machine, as it was now, it reports slower for at most "
-        f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
+        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {slower} and faster "
+        f"{faster}. In its current state, this machine reports slower for at most {percent(tally.at_most('slower'))} "
+        "of unchanged code (at 95 % confidence)."
     )
 
 
@@ -614,6 +615,6 @@ def _caught(tally: Tally) -> str:
     # The lower end of 90 % on two sides is the limit of 95 % on one side.
     low, _ = tally.interval("slower", 0.90)
     return (
-        f"It called {slower} of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted "
-        f"slower: it finds at least {percent(low)} of such changes (at 95 % confidence)."
+        f"It reported slower for {slower} of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} "
+        f"planted: it finds at least {percent(low)} of such changes (at 95 % confidence)."
     )

@@ -54,7 +54,7 @@ def document(e: Experiment) -> Document:
         blocks += [Heading(curve.title), curve_table(curve), *([Paragraph(curve.sentence)] if curve.sentence else [])]
     if e.ablation:
         rows = tuple(TextRow(one.name, one.sentence) for one in e.ablation)
-        blocks.append(Facts((Section("what each contributes, where all are on", rows),), "words"))
+        blocks.append(Facts((Section("contribution of each variant", rows),), "words"))
     return Document((*blocks, *list_remarks(remarks(e))))
 
 
@@ -62,7 +62,7 @@ def answer(e: Experiment) -> str:
     """fused is fastest, 1.31× (1.28 – 1.35); or no variant is faster."""
     if e.baseline.status != "ok":
         reason = truncate(e.baseline.reason, LONGEST_SPECS)
-        return f"the baseline is no reference: {STATUS[e.baseline.status]}, {reason}"
+        return f"no comparison is possible; the baseline: {STATUS[e.baseline.status]}, {reason}"
     timed = [(row, row.comparison) for row in e.rows if row.status == "ok" and row.comparison and speedup(row)]
     faster = {c.ratio or 1.0: row for row, c in timed if c.verdict == "faster"}
     if faster:
@@ -74,7 +74,7 @@ def answer(e: Experiment) -> str:
     said = [
         curve.sentence or curve.title
         if any(point.seconds for point in curve.points)
-        else f"{curve.title}, counted and not timed"
+        else f"{curve.title}, counted, not timed"
         for curve in e.curves
     ]
     said += [f"{row.name}: {row.sentence}" for row in e.rows if row.sentence]
@@ -149,7 +149,7 @@ def findings(e: Experiment) -> Section:
         lines = [row.sentence] if row.sentence else []
         lines += [f"{label}: {truncate(what, LONGEST_SPECS) if label in SPECS else what}" for label, what in row.facts]
         rows += [TextRow("", line, style="faint") if i else TextRow(row.name, line) for i, line in enumerate(lines)]
-    return Section("in words", tuple(rows))
+    return Section("details", tuple(rows))
 
 
 def curve_table(curve: Curve) -> Table:

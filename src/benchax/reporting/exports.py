@@ -177,7 +177,7 @@ def _choose_times(m: Measurement, timer: str | None) -> tuple[Samples | None, st
         return None, m.why_absent(what) or next(iter(absent), f"it was not timed by {timer or 'any timer'}")
     series = m.series_of(samples.timer)  # of each process: one without times would be a part of the summary
     if not all(s.iterations > 0 and s.elapsed_s and all(map(_is_time, s.per_call_s)) for s in series):
-        return None, f"the readings of {samples.timer} are no times"
+        return None, f"the readings of {samples.timer} aren't times"
     if min(min(sum(s.per_call_s), s.summary.median_s) for s in series) < LEAST_S:
         return None, f"the readings of {samples.timer} are not above the clock's own cost"
     return samples, ""

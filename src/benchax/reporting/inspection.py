@@ -121,7 +121,7 @@ def _describe(roof: Roofline | None) -> str:
         return ""  # the roofline of the whole program says why
     rates = f"{rate(roof.bytes_per_s, 'B')} and {rate(roof.flops_per_s, 'FLOP')}"
     counted = ", for the counted part" if roof.is_at_least else ""
-    return f"least time: estimated; the longer of the bytes and of the FLOPs of their kernels, at {rates}{counted}"
+    return f"least time: estimated from the bytes and FLOPs of the kernels, whichever takes longer, at {rates}{counted}"
 
 
 TEXTS: tuple[Stage, ...] = ("jaxpr", "stablehlo", "hlo")
@@ -185,7 +185,7 @@ def _memory(found: Inspection, full: bool) -> list[Block]:
 def _constants(found: Inspection, full: bool) -> list[Block]:
     """The captured ones, and those baked in."""
     blocks: list[Block] = []
-    for title, what in (("captured by the function", "captured"), ("baked into the program", "baked_in")):
+    for title, what in (("captured by the function", "captured"), ("stored in the program", "baked_in")):
         listed: Sequence[Constant] | None = getattr(found.constants, what, None)
         if not listed:
             blocks += [Heading(title), _nothing(found, f"constants.{what}") if listed is None else Paragraph("none")]
@@ -212,9 +212,9 @@ def _collectives(found: Inspection, full: bool) -> list[Block]:
     if found.collectives is None:
         return [Heading("collectives"), _nothing(found, "collectives")]
     if not found.collectives.calls:
-        return [Heading("collectives"), Paragraph("none: the devices say nothing to one another")]
+        return [Heading("collectives"), Paragraph("none: the devices don't communicate")]
     total = found.collectives.bytes_per_call
-    amount = "bytes not known, because of a loop of unknown length" if total is None else f"{size(total)} per call"
+    amount = "bytes not known, because a loop has an unknown length" if total is None else f"{size(total)} per call"
     rows: list[Line] = [
         (c.opcode, size(c.size_bytes), _known(c.trips), _known(c.group_size), c.groups, c.op_name)
         for c in found.collectives.calls
@@ -244,7 +244,7 @@ def _text(found: Inspection, stage: Stage) -> str | None:
 
 
 def _nothing(found: Inspection, what: str) -> Paragraph:
-    return Paragraph(f"not known, because {found.why_absent(what) or 'nobody tells'}", "faint")
+    return Paragraph(f"not known, because {found.why_absent(what) or 'no reason was recorded'}", "faint")
 
 
 # Sections of numbers, and tables.
@@ -335,7 +335,7 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         text = "" if value is None else size(value) if unit == "B" else count(value, unit)
         yield TextRow(label, text, least + detail) if text else row
     if counts.arithmetic_intensity is not None:
-        yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations by bytes accessed")
+        yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations per byte accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:
         yield TextRow("XLA's own count", count(found.xla_cost.flops, "FLOP"), "bodies of loops once", "faint")
     for restriction in counts.restrictions:
@@ -353,10 +353,10 @@ def _roofline(found: Inspection, roof: Roofline) -> Iterable[TextRow]:
         ):
             row = TextRow(label, "not known", f"because {why[what]}", "faint")
             if time_s is not None and per_s is not None:
-                row = TextRow(label, seconds(time_s), f"at {rate(per_s, unit)}, the best that was reached {by}")
+                row = TextRow(label, seconds(time_s), f"at {rate(per_s, unit)}, the highest rate measured {by}")
             yield row
         if roof.is_memory_bound is not None:
-            meaning = "for the counted part; the rest can decide" if roof.is_at_least else HELPS[roof.is_memory_bound]
+            meaning = "for the counted part; the rest might decide" if roof.is_at_least else HELPS[roof.is_memory_bound]
             yield TextRow("the longer one", "bytes" if roof.is_memory_bound else "operations", meaning)
     yield from _time_rows(roof)
 
@@ -392,22 +392,22 @@ def _memory_rows(found: Inspection) -> Iterable[TextRow]:
         yield _not_known(found, "planned peak", "memory")
     else:
         for label, value, detail in (
-            ("arguments", plan.argument_bytes, "what the program takes"),
-            ("outputs", plan.output_bytes, "what it returns"),
-            ("temporaries", plan.temp_bytes, "what it needs during the call"),
-            ("constants", plan.constant_bytes, "baked into the program"),
-            ("aliased", plan.alias_bytes, "outputs in the memory of donated arguments; taken off"),
-            ("planned peak", plan.predicted_peak_bytes, "the compiler's plan; nothing was observed"),
+            ("arguments", plan.argument_bytes, "inputs of the program"),
+            ("outputs", plan.output_bytes, "results of the program"),
+            ("temporaries", plan.temp_bytes, "buffers during the call"),
+            ("constants", plan.constant_bytes, "stored in the program"),
+            ("aliased", plan.alias_bytes, "outputs that reuse donated arguments; subtracted"),
+            ("planned peak", plan.predicted_peak_bytes, "the compiler's plan, not a measurement"),
         ):
             if value or label in ("temporaries", "planned peak"):
-                row = TextRow(label, "not known", "because the compiler does not tell", "faint")
+                row = TextRow(label, "not known", "because the compiler doesn't report it", "faint")
                 yield row if value is None else TextRow(label, size(value), detail)
     if found.constants and found.constants.captured_bytes:
-        yield TextRow("captured", size(found.constants.captured_bytes), "arrays that the Python function closes over")
+        yield TextRow("captured", size(found.constants.captured_bytes), "arrays that the function closes over")
 
 
 def _not_known(found: Inspection, label: str, what: str) -> TextRow:
-    return TextRow(label, "not known", f"because {found.why_absent(what) or 'nobody tells'}", "faint")
+    return TextRow(label, "not known", f"because {found.why_absent(what) or 'no reason was recorded'}", "faint")
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ def show_peak(found: Inspection, full: bool) -> list[Block]:
     return [
         Heading(f"temporaries at their peak: {size(peak.live_bytes)}"),
         Paragraph(_describe_peak(peak)),
-        Sparkline(bars, "what is needed, over the program", is_linear=True),
+        Sparkline(bars, "memory in use over the program", is_linear=True),
         *([first_rows(table, full)] if table else []),
         *list_lines(_advise(found)),
     ]
@@ -513,7 +513,7 @@ def show_peak(found: Inspection, full: bool) -> list[Block]:
 def _describe_peak(peak: PeakMemory) -> str:
     where = f", {near(peak.at.source)}" if peak.at.source else ""
     gaps = peak.planned_bytes - peak.live_bytes
-    beyond = f"; the plan has {size(gaps)} more, for alignment and gaps" if gaps else ", which is all that the plan has"
+    beyond = f"; the plan has {size(gaps)} more, for alignment and gaps" if gaps else ", equal to the plan"
     return f"at {peak.at.operation}, instruction {peak.position + 1} of {peak.instructions}{where}{beyond}"
 
 
@@ -521,13 +521,13 @@ def _advise(found: Inspection) -> Iterator[str]:
     """Yields bounds from the memory plan alone. Only the plan of the changed program shows the real saving."""
     if kept := found.peak.sum_of("residual") if found.peak else 0:
         yield (
-            f"{size(kept)} are residuals, kept on the way forward for the way back: jax.checkpoint would compute them "
-            "again, and save this much at most"
+            f"{size(kept)} are residuals, kept from the forward pass for the backward pass: jax.checkpoint would "
+            "recompute them, and save at most this much"
         )
     if possible := found.donation and found.donation.possible_bytes:
         yield (
-            f"in addition to the temporaries: outputs could have the memory of {size(possible)} of arguments, if those "
-            "were donated (jax.jit(f, donate_argnums=...))"
+            f"besides the temporaries: outputs could reuse {size(possible)} of arguments if you donate them "
+            "(jax.jit(f, donate_argnums=...))"
         )
 
 
@@ -542,7 +542,7 @@ def document_of_difference(found: Difference, show: Sequence[str] = (), *, full:
     """
     blocks: list[Block] = [*list_lines((f"before  {found.before}", f"after   {found.after}"))]
     if found.is_none:
-        blocks.append(Paragraph("no difference in what both know", "title"))
+        blocks.append(Paragraph("no difference in what both report", "title"))
         return Document((*blocks, *_show_texts(found, show, full)))
     for title, changes in (
         ("numbers", found.numbers),
@@ -671,11 +671,12 @@ OUTLINE_COLUMNS = (
     OutlineColumn("transcendentals"),
     OutlineColumn("bytes", "bytes"),
 )
-OUTLINE_CAPTION = "the optimised program: boxes with all that is inside"
+OUTLINE_CAPTION = "the optimised program: boxes with their contents"
 OUTLINE_NOTE = (
-    "Numbers are for one call, by our own count: bodies of loops times their trip counts. A fusion is where its result "
-    "belongs, with all that was fused into it; the bytes are its own. Parameters, constants, tuples and bitcasts do no "
-    "work and are left out. A branch counts as if it were taken."
+    "Numbers are for one call, counted by benchax: bodies of loops times their trip counts. A fusion is where its "
+    "result belongs, and contains everything that was fused into it; its bytes are what the fusion itself reads and "
+    "writes. Parameters, constants, tuples and bitcasts do no work and are left out. A branch counts as if it were "
+    "taken."
 )
 KINDS = {"while": "loop", "call": "call", "async-start": "call"}
 MOST_PLAIN = 24

@@ -273,7 +273,7 @@ def _stages(s: Stages) -> Iterable[TextRow]:
         ("first run", s.first_run_s, ""),
         ("first result", s.first_result_s, "trace, lower, compile and first run"),
         ("dispatch", s.dispatch_s, "until a warm call returns"),
-        ("call floor", s.call_floor_s, "a call that does next to nothing"),
+        ("call floor", s.call_floor_s, "an empty call"),
     )
     yield from _transfer("transfer in", s.transfer_in)
     yield from (TextRow(label, seconds(value_s), detail) for label, value_s, detail in rows if value_s is not None)
@@ -317,13 +317,13 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
     if mem.captured_bytes:
         yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
-    observed = f"observed above what was there before ({mem.method})"
+    observed = f"observed rise ({mem.method})"
     if mem.compiled_rise_bytes is not None:
         yield TextRow("compiled call", f"+{size(mem.compiled_rise_bytes)}", observed)
     if mem.eager_rise_low_bytes is not None and mem.eager_rise_bytes is not None:
         detail = (
-            f"to +{size(mem.eager_rise_bytes)}, observed in several calls ({mem.method}): arrays live by how far "
-            "Python runs ahead of the device"
+            f"to +{size(mem.eager_rise_bytes)}, observed in several calls ({mem.method}): how long arrays live "
+            "depends on how far Python runs ahead of the device"
         )
         yield TextRow("eager call", f"+{size(mem.eager_rise_low_bytes)}", detail)
     elif mem.eager_rise_bytes is not None:
@@ -479,8 +479,8 @@ def _ranks(ranks: Ranks) -> Iterable[TextRow]:
     if ranks.barrier_skew_s:
         few = percent(sum(skew <= SMALL_SKEW_S for skew in ranks.barrier_skew_s) / len(ranks.barrier_skew_s))
         detail = (
-            f"between the first and the last to begin, {few} of them up to {seconds(SMALL_SKEW_S)}, the most "
-            f"{seconds(max(ranks.barrier_skew_s))}; kept out of the times"
+            f"between the first and the last start, {few} of them at most {seconds(SMALL_SKEW_S)}, the largest "
+            f"{seconds(max(ranks.barrier_skew_s))}; not part of the times"
         )
         yield TextRow("start skew", seconds(median(ranks.barrier_skew_s)), detail)
         yield _since_start("first to end", median(ranks.least_s), "the fastest rank of each sample")

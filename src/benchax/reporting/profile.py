@@ -330,10 +330,10 @@ def _tabulate_groups(
         for name, ops in list(groups.items())[: None if details else MOST_GROUPS]
     ]
     has_rates = any(op.flops is not None for ops in groups.values() for op in ops)
-    rates = "; exp, tanh and the like count no FLOP, and a row with a custom call has no rate" * has_rates
+    rates = "; exp, tanh and the like don't count as FLOP, and rows with a custom call have no rate" * has_rates
     operations = TableColumn("operations", is_optional=True)
     columns = (column, "self time", "share", "FLOP/s", "bytes/s", "of roofline", "bound by", operations)
-    note = f"operations that ran at once, on several threads, count in full{rates}{_describe_roofline(p)}"
+    note = f"operations that ran in parallel on several threads count in full{rates}{_describe_roofline(p)}"
     return tabulate(columns, rows, note=note).without_empty_columns()
 
 
@@ -360,8 +360,9 @@ def _beside_roofline(ops: Sequence[Op], peaks: Peaks | None) -> tuple[str, str]:
 
 def _describe_roofline(p: Profile) -> str:
     if p.peaks is not None:
-        return f"; of roofline: the longer of bytes and FLOPs by the self time, at {describe_rates(p.peaks)}"
-    why = NOT_MEASURED if p.fingerprint else "the trace does not say on which machine it was recorded"
+        rates = describe_rates(p.peaks)
+        return f"; of roofline: the longer of the times for bytes and FLOPs, by the self time, at {rates}"
+    why = NOT_MEASURED if p.fingerprint else "the trace doesn't name its machine"
     return f"; share of the roofline: not measured, because {why}"
 
 
@@ -570,7 +571,7 @@ def describe_steps(split: StepSplit, cost: RecordingCost | None = None) -> list[
 def describe_split(split: StepSplit) -> str:
     """58 % of a step is data loading at loader.py:31; the device waits."""
     if not split.parts:
-        return "nothing is known of the steps"
+        return "the steps are not known"
     part, others = split.parts[0], split.parts[1:]
     of = "a step" if split.mark != "none" else "the recorded time"
     others = [one for one in others if one.kind != "device" and one.share >= SECOND]
@@ -586,7 +587,7 @@ _PARTS: dict[PartKind, str] = {
     "compile": "tracing and compiling{at}{often}; the device waits",
     "transfer": "moving data{at}; the device waits",
     "dispatch": "JAX's own dispatch{programs}{at}; the device waits",
-    "unknown": "spent{at}{function}; what the device did was not measured, because a trace holds only calls that begin "
+    "unknown": "spent{at}{function}; the device's work was not measured, because a trace holds only calls that begin "
     "and end in it",
     "unseen": "Python in pieces too short to be sampled; the device waits",
 }
@@ -595,7 +596,7 @@ _PARTS: dict[PartKind, str] = {
 def _describe_part(part: StepPart, split: StepSplit) -> str:
     line = part.lines[0] if part.lines else None
     per_step = sum(program.per_step for program in split.programs)
-    hottest = f"; {percent(split.hottest_share)} of its work is of {_near(split.hottest)}" if split.hottest else ""
+    hottest = f"; {percent(split.hottest_share)} of its work is {_near(split.hottest)}" if split.hottest else ""
     often = f", in {split.compiling_steps} of {plural(len(split.lengths_s), 'step')}" if split.mark != "none" else ""
     many = "one program" if round(per_step, 2) == 1 else f"{per_step:.3g} programs"
     return _PARTS[part.kind].format(
@@ -614,7 +615,7 @@ def _in(line: PartLine | None) -> str:
 def _describe_length(split: StepSplit) -> str:
     if split.mark == "none":
         recorded = f"the {seconds(split.mean_s)} that were recorded"
-        return f"no step was found: no program that the devices were busy with was called three times in {recorded}"
+        return f"no steps found: no compiled program that kept the devices busy ran three times in {recorded}"
     lengths = split.lengths_s
     spread = f", {seconds(min(lengths))} to {seconds(max(lengths))}" if len(lengths) > 1 else ""
     what = f"a call of {split.name}" if split.mark == "program" else f"marked as {split.name!r} by the program"
@@ -648,8 +649,8 @@ def _describe_line(line: PartLine | None) -> TableCell:
 
 def _describe_samples(split: StepSplit) -> str:
     if split.sampler_share is None:
-        return "at which lines Python was is not known: this trace has no samples of the stack"
-    few = ", which is few: shares of lines are rough" if split.samples < FEW_SAMPLES else ""
+        return "the lines of Python are not known: this trace has no samples of the stack"
+    few = ", so few that the shares of lines are approximate" if split.samples < FEW_SAMPLES else ""
     cost = f"sampling took {percent(split.sampler_share)} of the time"
     mean = f"parts of the mean step, {seconds(split.mean_s)}; " if split.mark != "none" else ""
     return f"{mean}each moment counts once; lines by {plural(split.samples, 'sample')}{few}; {cost}"
@@ -660,7 +661,7 @@ def _list_steps(split: StepSplit) -> Iterator[TextRow]:
     if split.first is not None:
         yield TextRow("first step", seconds(split.first.length_s), _describe_surplus(split.first))
     if split.warm_up > 1:
-        when = "at the beginning, in which something was compiled"
+        when = "at the beginning, with compilations"
         yield TextRow("left out", plural(split.warm_up, "step"), when)
     if split.first_compile_s:
         yield TextRow("before", seconds(split.first_compile_s), "of tracing and compiling, ahead of the recording")
@@ -706,14 +707,14 @@ def describe_recording_cost(cost: RecordingCost, what: str) -> str:
     """
     events = f"{count(round(cost.events))} events"
     if cost.unrecorded_s is None or cost.factor is None:
-        return f"what recording the {events} of {what} adds to its time was not measured, because {cost.why}"
+        return f"the cost of recording the {events} of {what} was not measured, because {cost.why}"
     unrecorded = seconds(cost.unrecorded_s)
     if cost.factor < LEAST_FACTOR:
-        return f"while nothing is recorded, {what} takes {unrecorded}: recording adds little"
+        return f"without recording, {what} takes {unrecorded}: recording adds little"
     times = f"{cost.factor:.2g} times as long"
     return (
-        f"while nothing is recorded, {what} takes {unrecorded}: recording its {events} makes it {times} "
-        f"({seconds(cost.recorded_s)}), and the shares of short operations too large"
+        f"without recording, {what} takes {unrecorded}: recording its {events} makes it {times} "
+        f"({seconds(cost.recorded_s)}), so the shares of short operations are too large"
     )
 
 

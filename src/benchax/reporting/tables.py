@@ -331,15 +331,15 @@ def share_remarks(
 
 
 def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -> Remark:
-    """busy: 18 of 20 cases, not f and g; of h: other processes used 20 % of the CPU"""
+    """busy (18 of 20 cases, not f and g), for example h: other processes used 20 % of the CPU"""
     first_name, first = next(iter(held.items()))
     counted = f"both {noun}s" if len(names) == 2 else f"all {len(names)} {noun}s"
     if lacking := [name for name in names if name not in held]:
         few = f", not {join_names(lacking)}" if len(lacking) <= MOST_EXCEPTIONS else ""
         counted = f"{len(held)} of {len(names)} {noun}s{few}"
     # Numbers of a single case name that case.
-    of = "" if len({remark.message for remark in held.values()}) == 1 else f"of {first_name}: "
-    return replace(first, message=f"{first.code}: {counted}; {of}{first.message}")
+    example = "" if len({remark.message for remark in held.values()}) == 1 else f", for example {first_name}"
+    return replace(first, message=f"{first.code} ({counted}){example}: {first.message}")
 
 
 def each_once(remarks: Iterable[Remark]) -> list[Remark]:
@@ -350,7 +350,7 @@ def each_once(remarks: Iterable[Remark]) -> list[Remark]:
 
 BOUND = {True: "memory", False: "compute"}
 """Is it memory-bound?"""
-NOT_MEASURED = "the rates of that machine, with its settings, were never measured; benchax inspect --time measures them"
+NOT_MEASURED = "this machine's rates were never measured with these settings; benchax inspect --time measures them"
 
 
 def describe_rates(peaks: Peaks) -> str:
@@ -361,4 +361,4 @@ def describe_rates(peaks: Peaks) -> str:
     )
     bytes_at = [f"{rate(per_s, 'B')} {where} ({size(array_bytes)})" for per_s, where, array_bytes in moved if per_s]
     flops = [f"{rate(per_s, 'FLOP')} by matmuls of {dtype}" for dtype, per_s in peaks.matmul_flops_per_s.items()]
-    return ", ".join([*bytes_at, *flops, "the best that were reached"])
+    return ", ".join([*bytes_at, *flops, "the highest measured"])

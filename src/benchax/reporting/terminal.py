@@ -341,7 +341,7 @@ class _TableLayout:
             return
         fits = _with_gaps(self.least_widths) <= options.max_width
         yield self.render_wide(self.fit(options.max_width)) if fits else Group(*self.render_narrow())
-        notes = [self.table.note, f"A wider window also shows: {', '.join(self.left_out)}." if self.left_out else ""]
+        notes = [self.table.note, f"Hidden at this width: {', '.join(self.left_out)}." if self.left_out else ""]
         yield from (Folded(Text(note, style="dim")) for note in notes if note)
 
     def fit(self, room: int) -> list[int]:

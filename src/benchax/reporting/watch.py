@@ -45,7 +45,7 @@ MOST_STEPS = 8
 MOST_REASONS = 5
 """The number of different reasons that the report lists for one function. Equal reasons appear once, with their
 number."""
-CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking, not as a measurement"
+CLOCK = "seconds by JAX's own clock, which is not monotonic: use them to rank, not as a measurement"
 
 
 def document(w: Watch) -> Document:
@@ -161,11 +161,11 @@ def _describe_step(ones: Sequence[StepCompiles]) -> str:
 
 def remarks(w: Watch) -> Iterator[Remark]:
     if w.lost_events:
-        why = "jax.monitoring.clear_event_listeners() was called inside: there might have been more than is listed"
+        why = "jax.monitoring.clear_event_listeners() was called inside: compilations can be missing"
         yield Remark("lost-events", "warning", why)
     yield from w.remarks
     if w.threads == "all" and w.wall_s is not None:
-        yield Remark("threads", "info", "the times of all threads are added up, and can overlap")
+        yield Remark("threads", "info", "times of all threads are added up, and can overlap")
     if (left := len(w.functions) - MOST_FUNCTIONS) > 0:
         yield Remark("functions", "info", f"{left} more functions are not shown")
 
@@ -188,7 +188,7 @@ def transfers_heading(found: Transfers, direction: Direction) -> str:
     if (count := found.count(direction)) is None:
         return f"{direction}: not seen"
     moved = f"{plural(count, 'transfer')}, {size(sum(t.size_bytes for t in found.of(direction)))}"
-    return f"{direction}, not asked for: {moved if count else 'none'}"
+    return f"{direction}, implicit: {moved if count else 'none'}"
 
 
 def transfers_grid(listed: list[ObservedTransfer]) -> Table:
@@ -198,7 +198,7 @@ def transfers_grid(listed: list[ObservedTransfer]) -> Table:
             str(t.count),
             size(t.size_bytes),
             "" if t.elapsed_s is None else seconds(t.elapsed_s),
-            f"{_truncate(t.where or 'a line that cannot be seen')}: {_truncate(t.by)}, {_truncate(t.what)}",
+            f"{_truncate(t.where or 'an unknown line')}: {_truncate(t.by)}, {_truncate(t.what)}",
         )
         for t in listed[:MOST_TRANSFERS]
     ]
@@ -249,7 +249,7 @@ def cache_remarks(found: CacheUse) -> Iterator[Remark]:
     compiled = [program for program in found.programs if program.fate != "hit"]
     if found.is_enabled is False and compiled:
         spent = f"{plural(len(compiled), 'program')} took {seconds(sum(p.elapsed_s for p in compiled))} to compile"
-        keeps = "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold"
+        keeps = "JAX_COMPILATION_CACHE_DIR=FOLDER keeps programs that compile for longer than the threshold"
         yield Remark("cache-off", "info", f"{spent}, and will again in the next process; {keeps}")
     if found.is_enabled and found.is_writable is False:
         yield Remark("cache-unwritable", "warning", f"{found.directory} cannot be written to: nothing is kept")

@@ -126,7 +126,7 @@ def _unknown(store: DatabaseStore, reference: str) -> UsageError:
     names = [baseline.name for baseline in list_baselines(store)]
     known = f" (here: {', '.join(names)})" if names else ""
     return UsageError(
-        f"{reference!r} is no baseline, run or commit in {store.where}",
+        f"{reference!r} isn't a baseline, run or commit in {store.where}",
         f"a name given with `benchax baseline set`{known}, {LAST!r}, {LAST + '~1'!r}, or the first digits of a run or "
         "a commit",
         "see `benchax runs`",

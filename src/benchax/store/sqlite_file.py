@@ -125,7 +125,7 @@ class SqliteFile:
     def _refuse_other_kinds(self, verb: str) -> None:
         """Opening a fifo would wait for another process at its other end."""
         if self.path.exists() and not self.path.is_file():
-            raise StoreError(f"cannot {verb} {self.where}: it is no regular file", *_NOT_PERMITTED)
+            raise StoreError(f"cannot {verb} {self.where}: it isn't a regular file", *_NOT_PERMITTED)
 
     @contextlib.contextmanager
     def held_open(self) -> Generator[None, None, None]:
@@ -171,7 +171,7 @@ class SqliteFile:
             new.rename(self.path)
         warnings.warn(
             f"the database {self.where} was damaged ({error}) and is now {aside}; a new one was started: "
-            + (saved or "nothing of ours in it could be read"),
+            + (saved or "nothing of benchax in it could be read"),
             stacklevel=6,
         )
         return True
@@ -270,7 +270,7 @@ def _is_damage(error: BaseException) -> bool:
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-_NOT_PERMITTED = ("a folder that may be made and written to", "name another place with --store or store=")
+_NOT_PERMITTED = ("a folder that you can create and write to", "name another place with --store or store=")
 _DAMAGED = (
     "a database of benchax",
     "the next row that is written sets the file aside under another name and starts a new one with what can be read",

@@ -302,7 +302,7 @@ def explain(now: Signature, before: Sequence[Signature], *, was_traced: bool) ->
         cleared = "jax.clear_caches() or .clear_cache() was called, or JAX dropped the trace from its cache"
         return (Reason("cleared", f"JAX traced it again without a visible change: {cleared}"),)
     if not differences:
-        return (Reason("unknown", "not known why: nothing that can be seen has changed"),)
+        return (Reason("unknown", "not known why: no visible change"),)
     if len(differences) > MOST_DIFFERENCES:
         rest = len(differences) - MOST_DIFFERENCES
         differences = [
@@ -323,8 +323,8 @@ def _traced_before(now: Signature, was_traced: bool) -> Reason:
     cleared = "; or JAX's caches were cleared" if was_traced else ""
     return Reason(
         "unknown",
-        "traced before for such arguments, by a call that was not watched, and now compiled for it again: either an "
-        f"argument lies on another device or is committed to one where it was not, or the other way round{here}; or "
+        "traced before for such arguments, by a call that was not watched, and now compiled again: either an "
+        f"argument is on another device, or it is committed to one now and was not before, or the reverse{here}; or "
         f"it was traced inside another function, or by a jax.jit with other settings{cleared}",
     )
 
@@ -368,7 +368,7 @@ def _settings(now: Signature, then: Signature) -> Iterator[Reason]:
 def _transformations(now: Signature, then: Signature) -> Iterator[Reason]:
     if not then.is_abstract and now.transformation != then.transformation:
         new, old = (f"under {s.transformation}" if s.transformation else "called plainly" for s in (now, then))
-        yield Reason("transformation", f"{new} now, {old} before: JAX compiles each on its own")
+        yield Reason("transformation", f"{new} now, {old} before: JAX compiles each separately")
 
 
 def _keywords(now: Signature, then: Signature) -> Iterator[Reason]:
@@ -402,7 +402,7 @@ def _statics(now: Signature, then: Signature, before: Sequence[Signature]) -> It
         many = f"; {len(seen)} values so far: if there will be more, pass it as an array" if is_many else ""
         kind = "function" if is_function else "value"
         change = f"another {kind} of the same text, {shown[1][:LONGEST]}" if shown[0] == shown[1] else _change(*shown)
-        yield Reason("static", f"static {name}: {change} (each {kind} is compiled on its own{many})")
+        yield Reason("static", f"static {name}: {change} (each {kind} is compiled separately{many})")
 
 
 def _change(then: str, now: str) -> str:

@@ -412,7 +412,7 @@ class WatchedFunctions:
             self._unseen_programs[place] += 1
             if self._unseen_programs[place] == 1:
                 return (Reason("first call", "first program of this name"),)
-            return (Reason("unknown", "not known why: its call cannot be seen in this JAX"),)
+            return (Reason("unknown", "not known why: this JAX doesn't show its call"),)
         if is_control_flow(call.fun):
             before = self._loops.get(place)
             self._loops[place] = now
@@ -446,8 +446,8 @@ def _first(history: _History, now: Signature, *, was_traced: bool) -> Reason:
     if history.before is not None:
         return Reason("first call", f"first call{under}")
     if was_traced or under:
-        return Reason("first call", "first call since the watch began; of earlier ones this JAX does not tell")
-    return Reason("unknown", "traced before the watch began, and compiled again; this JAX does not tell what changed")
+        return Reason("first call", "first call since the watch began; this JAX doesn't report earlier ones")
+    return Reason("unknown", "traced before the watch began, and compiled again; this JAX doesn't report what changed")
 
 
 def _new_object(place: FunctionLocation) -> Reason:

@@ -310,7 +310,7 @@ def rebuild_array(description: Mapping[str, Any], content: memoryview) -> np.nda
     """The array, writable, over the memory of `content`. Raises ValueError where these do not belong together."""
     dtype, shape = _dtype(description["dtype"]), tuple(description["shape"])
     if dtype is None or dtype.itemsize * math.prod(shape) != content.nbytes:
-        raise ValueError(f"{content.nbytes} bytes are no array of dtype {dtype} and shape {shape}")
+        raise ValueError(f"{content.nbytes} bytes aren't an array of dtype {dtype} and shape {shape}")
     return np.frombuffer(content, np.uint8).view(dtype).reshape(shape) if content.nbytes else np.empty(shape, dtype)
 
 

@@ -104,7 +104,7 @@ class Budget:
         for name, end, limit in self.ends:
             if now >= end:
                 text = f"{name} took longer than {seconds(limit)}; the process was killed"
-                return Failure("timeout", self.stage, text, "Allow more time, or give it less to do.")
+                return Failure("timeout", self.stage, text, "Allow more time, or give it less work.")
         return None
 
 
@@ -260,7 +260,7 @@ class Conversation:
 def _story(stack: list[str], words: str) -> str:
     """Where it was and what it printed last, as a row keeps it."""
     words = words.partition("Fatal Python error:")[0].strip()[-LAST_WORDS:]
-    parts = [_place(stack) if stack else "", f"The last that it printed:\n{words}" if words else ""]
+    parts = [_place(stack) if stack else "", f"Its last output:\n{words}" if words else ""]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -536,7 +536,7 @@ class ZygoteClient:
         words = self.errors.read().decode("utf-8", "replace").strip()
         code = self.process.returncode
         how = "it does not answer" if code is None else f"it ended with exit code {code}"
-        return f"{how}; its last words: {words.splitlines()[-1]}" if words else how
+        return f"{how}; its last output: {words.splitlines()[-1]}" if words else how
 
     def stop(self) -> None:
         """Ends the zygote, which first ends everything below it. May be called while another thread uses this."""

@@ -206,7 +206,7 @@ class Pool:
         failure = next((c.outcome for c in conclusions if isinstance(c.outcome, Failure)), None)
         if failure is not None:
             words = failure.traceback.strip().splitlines()
-            last = f"; its last words: {words[-1]}" if words else ""
+            last = f"; its last output: {words[-1]}" if words else ""
             raise CannotStart(f"a worker process could not do its first computation: {failure.message}{last}")
 
     def _drop_what_does_not_serve(self) -> None:

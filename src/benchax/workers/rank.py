@@ -167,7 +167,7 @@ def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
     if odd:
         names = " and ".join(f"rank {rank}" for rank in odd)
         raise UsageError(
-            f"{names} compiled a program that exchanges other data than the others' do: all would wait for ever",
+            f"{names} compiled a program that exchanges different data than the others: all would wait forever",
             "a function that is the same in each process",
         )
 

@@ -143,7 +143,7 @@ def _times(answers: Sequence[RankAnswer]) -> tuple[Ranks, tuple[Samples, ...], t
     shared = sum(names.count(name) > 1 for name in set(names))
     plain = tuple(RankTimes(a.rank, a.host, (), a.compile_s) for a in answers)
     if not answers[0].begun_ns:
-        return Ranks(plain, each, (), shared), (), (Absent("samples", "only the first run was asked for"),)
+        return Ranks(plain, each, (), shared), (), (Absent("samples", "only the first run was requested"),)
     begun = list(zip(*(a.begun_ns for a in answers), strict=True))
     ended = list(zip(*(a.ended_ns for a in answers), strict=True))
     last = [max(range(len(answers)), key=lambda rank, row=row: row[rank]) for row in ended]
@@ -169,7 +169,7 @@ def _remarks(
     found = list[Remark]()
     if devices is not None and devices.is_fake:
         text = f"{devices.count} fake devices share {plural(count_cores(), 'core')} of this CPU: "
-        found.append(Remark("fake-devices", "warning", text + "no time here says what such devices would take"))
+        found.append(Remark("fake-devices", "warning", text + "times do not match real devices"))
     for host in dict.fromkeys(answer.host for answer in answers):
         own = [answer for answer in answers if answer.host == host]
         # A launcher may have bound each of them to its own core.
@@ -420,7 +420,7 @@ def _read_address(environ: Mapping[str, str], usual: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 65536:
         raise UsageError(
-            f"{BY_HAND[0]}={text!r} is no address", "HOST:PORT of process 0, which the others reach, the same in all"
+            f"{BY_HAND[0]}={text!r} isn't an address", "HOST:PORT of process 0, which the others reach, the same in all"
         )
     return match["host"], int(match["port"])
 
@@ -465,7 +465,7 @@ class Link:
             except (Garbled, ValueError, LookupError, TypeError) as error:
                 raise LostContact(f"the connection to {self.host} is broken") from error
             if message is None:
-                raise LostContact(f"nothing was heard of {self.host} for {seconds(SILENCE_S)}")
+                raise LostContact(f"{self.host} sent nothing for {seconds(SILENCE_S)}")
             self.heard_at = monotonic()
             if message.document:
                 return message.document
@@ -513,7 +513,7 @@ def gather(member: Membership) -> dict[int, Link]:
             link, hello = _accept(server, until)
             if link is None:
                 missing = ", ".join(f"rank {rank}" for rank in range(1, member.count) if rank not in found)
-                problem = f"{missing} of {plural(member.count, 'rank')} did not come within {seconds(JOIN_S)}"
+                problem = f"{missing} of {plural(member.count, 'rank')} did not connect within {seconds(JOIN_S)}"
                 raise refuse(
                     f"{problem} to {member.host}:{member.port}", "the same command in each process, and a network"
                 )
@@ -546,7 +546,7 @@ def _accept(server: socket.socket, until: float) -> tuple[Link | None, dict[str,
 def _find_problem(own: dict[str, Any], hello: dict[str, Any], found: dict[int, Link]) -> str:
     rank = hello["rank"]
     if rank in found or rank == 0:
-        return f"two processes say that they are rank {rank}"
+        return f"two processes claim to be rank {rank}"
     odd = [name for name, version in own["versions"].items() if hello["versions"].get(name) != version]
     there = ", ".join(f"{name} {hello['versions'].get(name)}" for name in odd)
     here = ", ".join(f"{name} {own['versions'][name]}" for name in odd)
@@ -572,7 +572,7 @@ def join(member: Membership) -> Link:
         # The first one waits for all, and its heartbeats come meanwhile.
         answer = link.receive()
     except LostContact as error:
-        raise UsageError(f"rank {member.rank} was let go by rank 0 at {where}: {error}") from error
+        raise UsageError(f"rank {member.rank} was dismissed by rank 0 at {where}: {error}") from error
     if "refused" in answer:
         raise UsageError(answer["refused"])
     link.host = answer["welcome"]

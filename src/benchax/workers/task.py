@@ -71,7 +71,7 @@ def find_task(name: str) -> Task[Any, Any]:
     module, _, function = name.partition(":")
     found = getattr(importlib.import_module(module), function)
     if not isinstance(found, Task):
-        raise TypeError(f"{name} is no task: put @task before it")
+        raise TypeError(f"{name} isn't a task: put @task before it")
     return found
 
 

@@ -503,7 +503,7 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
             # The settings of this process go to each worker, and override what JAX read at its start.
             raise UsageError(
                 f"environ has {name}, by which JAX would set {setting} once, at the start of a process",
-                "variables that are no settings of JAX",
+                "variables that aren't settings of JAX",
                 f"jax_config={{{setting!r}: ...}}",
             )
     return dict(environ)
@@ -518,7 +518,7 @@ def check_jax_config(jax_config: Mapping[str, Any]) -> dict[str, Any]:
     here = jax_settings()
     for name, value in jax_config.items():
         if name not in here:
-            raise UsageError(f"jax_config has {name!r}, which is no setting of JAX", one_of(here, str(name)))
+            raise UsageError(f"jax_config has {name!r}, which isn't a setting of JAX", one_of(here, str(name)))
         if type(here[name]) is bool and type(value) is not bool:
             raise UsageError(f"jax_config has {name}={value!r}", "True or False")
         if not isinstance(value, PLAIN):

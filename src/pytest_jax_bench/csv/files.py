@@ -179,7 +179,7 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
-            raise OSError("it is no file")
+            raise OSError("it isn't a file")
         with only_writer(path):
             content = read_content(path)
             lines = [_in_current_form(text, content.form) for text in content.lines]
@@ -189,7 +189,7 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
     except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error}",
-            "a folder that may be made and written to, on a disk with free space",
+            "a folder that you can create and write to, on a disk with free space",
             "name another folder with --ptjb-output-dir",
         ) from error
     if damaged := [

@@ -28,7 +28,7 @@ class Answered:
     outcome: str
     why: str
     pairs: list[tuple[Case, Case]] = field(default_factory=list[tuple[Case, Case]])
-    """(as it is, variant) of each comparison that was asked for."""
+    """(as it is, variant) of each comparison that was requested."""
 
     @property
     def one(self) -> Finding:

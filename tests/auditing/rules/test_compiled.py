@@ -98,14 +98,14 @@ def test_where_it_would_be_slower_nothing_is_advised(ask_about: Any) -> None:
     answered = ask_about("donation-possible", moved, PARAMS, "f32[512,1024]", ratio=1.2)
 
     assert answered.outcome == "not applicable"
-    assert answered.why.startswith("nothing is donated, and donating 2.00 MiB would not pay: donated: slower")
+    assert answered.why.startswith("no argument is donated, and donating 2.00 MiB would not pay: donated: slower")
 
 
 def test_small_arrays_are_not_worth_a_word(ask_about: Any) -> None:
     answered = ask_about("donation-possible", lambda a: a + 1, "f32[256]")
 
     assert answered.outcome == "not applicable"
-    assert answered.why == "1.00 KiB is all that could be donated, which is too little to matter"
+    assert answered.why == "1.00 KiB could be donated, too little to matter"
 
 
 def test_a_sum_can_take_over_nothing(ask_about: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_donated_array_that_fits_no_output_is_named_with_the_reason(ask_about:
 
     assert finding.title == "1 of 2 donated arrays are not reused"
     assert finding.seen[0].startswith("args[1] f32[1024], 4.00 KiB: no output has its shape and dtype")
-    assert finding.seen[1] == "donated were 5.00 KiB, 4.00 KiB of them in vain"
+    assert finding.seen[1] == "4.00 KiB of the 5.00 KiB that are donated"
     assert finding.severity == "info"
 
 
@@ -221,7 +221,7 @@ def test_zeros_are_no_copies(ask_about: Any) -> None:
 def test_turns_that_xla_does_not_count_are_told(ask_about: Any) -> None:
     finding = ask_about("scan-flops", lambda a: jax.lax.fori_loop(0, 10, lambda i, b: b @ a, a), "f32[64,64]").one
 
-    assert finding.title == "XLA counts 524 kFLOP where 5.24 MFLOP are done"
+    assert finding.title == "XLA counts 524 kFLOP, and 5.24 MFLOP are done"
     assert "10 iterations" in finding.seen[0]
 
 

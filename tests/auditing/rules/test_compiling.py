@@ -118,7 +118,7 @@ def test_a_lambda_in_a_loop_is_found_at_its_line() -> None:
     (finding,), _ = asked(lambdas)
 
     assert finding.where == (__file__, line_of(lambdas, "jax.jit"))
-    assert finding.title == "<lambda> is made and jitted again and again, and compiled each time"
+    assert finding.title == "<lambda> is made and jitted repeatedly, and compiles each time"
     assert finding.seen[0].startswith("14 recompiles took")
 
 
@@ -157,7 +157,7 @@ def test_what_did_not_run_is_read_from_the_source() -> None:
 
     assert finding.severity == "info"
     assert finding.where == (__file__, line_of(rarely, "jax.jit"))
-    assert finding.seen[1] == "seen in the source; the calls did not show it"
+    assert finding.seen[1] == "seen in the source, not in the calls"
 
 
 def test_a_loop_inside_of_a_jitted_function_is_part_of_one_program() -> None:
@@ -239,7 +239,7 @@ def test_a_program_without_a_cache_hears_how_long_it_compiled() -> None:
 
     assert finding.title == "the persistent cache is off (no folder is set)"
     assert finding.seen[1] == "jit(f1): 5.00 s"
-    assert finding.gain == "estimated: 5.50 s of compiling in each start but the first, less reading the cache"
+    assert finding.gain == "estimated: 5.50 s of compiling in each start after the first, minus reading the cache"
     assert "JAX_COMPILATION_CACHE_DIR" in finding.advice
     assert "MIN_COMPILE_TIME" not in finding.advice
 
@@ -280,7 +280,7 @@ def test_a_program_whose_cache_was_not_watched_is_not_called_fine() -> None:
 def test_a_function_that_compiles_long_without_a_cache() -> None:
     (finding,), _ = function(compile_s=6.0, cache="off")
 
-    assert finding.seen == ("compiling takes 6.00 s (measured once), in each process again",)
+    assert finding.seen == ("compiling takes 6.00 s in every process (measured once)",)
     assert "MIN_COMPILE_TIME" not in finding.advice
 
 
@@ -301,7 +301,7 @@ def test_a_function_that_the_cache_would_not_keep() -> None:
 
     assert "MIN_COMPILE_TIME" in off.advice
     assert "JAX_COMPILATION_CACHE_DIR" in off.advice
-    assert on.title == "the persistent cache keeps only what takes 60.0 s to compile"
+    assert on.title == "the persistent cache keeps only programs that take 60.0 s to compile"
 
 
 def test_a_function_that_compiles_at_once_or_comes_from_the_cache() -> None:

@@ -366,7 +366,7 @@ def test_the_share_the_memory_and_the_line_that_asks_for_it_are_told(ask_about: 
     # tanh and 1 - tanh; newer versions of JAX keep one, 1 - tanh².
     keeps_one = "one_minus_square" in str(jax.make_jaxpr(jax.grad(jnp.tanh))(1.0))
     kept = "768 KiB" if keeps_one else "1.50 MiB"
-    assert finding.title == f"computes 25 % of its operations again, to keep {kept} less"
+    assert finding.title == f"recomputes 25 % of its operations, to keep {kept} less"
     assert finding.severity == "info"
     # Of several uses in a file, the line that calls what was wrapped.
     assert finding.where == (__file__, scanned.__code__.co_firstlineno + 2)

@@ -408,7 +408,7 @@ def test_it_names_the_line_and_what_would_be_made_at_once(ask_about: Any) -> Non
     assert (finding.severity, finding.title) == ("info", "loops over 1000 small items one by one")
     assert finding.where == (__file__, one_by_one.__code__.co_firstlineno + 1)
     assert finding.seen[0].startswith("each takes 4.74 kFLOP, most of them in 2 small products")
-    assert finding.seen[1].startswith("at once, no more than 500 KiB")
+    assert finding.seen[1].startswith("all at once, they make at most 500 KiB")
     assert "about 340 µs of a call here; not measured" in finding.seen[2]
 
 

@@ -38,14 +38,14 @@ def in_a_branch(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("fn", "title"),
     [
-        (lambda x: jnp.sqrt(x), "NaN comes of sqrt"),
-        (lambda x: jnp.abs(x) * jnp.log(jnp.abs(x)), "NaN comes of log"),
-        (lambda x: x / x, "NaN comes of div"),
-        (lambda x: jnp.exp(100 * x) / jnp.exp(100 * x).sum(), "NaN comes of exp"),
-        (summed(lambda x: jnp.sqrt(x * x)), "NaN comes of the derivative of sqrt"),
-        (in_a_loop, "NaN comes of log"),
-        (in_a_branch, "NaN comes of sqrt"),
-        (jax.jit(jax.vmap(lambda one: jnp.arccos(one))), "NaN comes of acos"),
+        (lambda x: jnp.sqrt(x), "NaN comes from sqrt"),
+        (lambda x: jnp.abs(x) * jnp.log(jnp.abs(x)), "NaN comes from log"),
+        (lambda x: x / x, "NaN comes from div"),
+        (lambda x: jnp.exp(100 * x) / jnp.exp(100 * x).sum(), "NaN comes from exp"),
+        (summed(lambda x: jnp.sqrt(x * x)), "NaN comes from the derivative of sqrt"),
+        (in_a_loop, "NaN comes from log"),
+        (in_a_branch, "NaN comes from sqrt"),
+        (jax.jit(jax.vmap(lambda one: jnp.arccos(one))), "NaN comes from acos"),
     ],
 )
 def test_the_operation_that_makes_nan_of_numbers_is_named(ask_about: Any, fn: Any, title: str) -> None:
@@ -53,7 +53,7 @@ def test_the_operation_that_makes_nan_of_numbers_is_named(ask_about: Any, fn: An
 
     assert (finding.title, finding.severity) == (title, "warning")
     assert finding.where[0] == __file__
-    assert finding.seen[-1] == "computed again from the arguments of one call, none of which is NaN"
+    assert finding.seen[-1] == "recomputed from the arguments of one call, none of which is NaN"
 
 
 def test_the_derivative_behind_a_mask_is_told_at_its_line(ask_about: Any) -> None:
@@ -169,7 +169,7 @@ def test_numbers_from_one_that_leave_the_axis_are_found(ask_about: Any, fn: Any)
     [
         (lambda table, index: table[index], "JAX reads at the nearest index that is within"),
         (lambda table, index: jnp.take(table, index, axis=0), "JAX gives NaN"),
-        (lambda table, index: table.at[index].set(0.0), "what would be written there is dropped"),
+        (lambda table, index: table.at[index].set(0.0), "writes there are dropped"),
         (lambda table, index: table[index, index], "JAX reads at the nearest index"),
     ],
 )

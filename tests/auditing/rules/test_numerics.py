@@ -47,7 +47,7 @@ def of_reduced_windows(x: Any) -> Any:
 def test_a_variance_of_large_numbers_is_found_with_what_is_left(ask_about: Any, fn: Any, line: int) -> None:
     found = ask_about("cancelling-variance", fn, FAR).one
 
-    assert found.title == "the mean of squares less the square of the mean leaves no digits in float32"
+    assert found.title == "the mean of squares minus the square of the mean leaves no digits in float32"
     assert found.where == (__file__, fn.__code__.co_firstlineno + line)
     assert "100 % of" in found.seen[0]
     assert found.seen[1].startswith("the mean of squares is about 1e+10, which float32 has in steps of 1.2e+03;")
@@ -104,7 +104,7 @@ def test_it_names_both_lines_and_compares_with_a_solve_of_the_same_result(ask_ab
     assert answered.one.where == (__file__, line + 1)
     assert answered.one.title == "inverts a matrix, f32[400,400], to multiply it by 3 columns"
     assert answered.one.severity == "warning"
-    assert answered.one.seen[0] == "172 MFLOP for an inverse of 400 columns; 3 would do: 43.6 MFLOP"
+    assert answered.one.seen[0] == "172 MFLOP for an inverse of 400 columns; 3 need 43.6 MFLOP"
     assert answered.one.seen[1] == f"multiplied at {__file__}:{line + 2}"
     assert answered.one.gain.endswith(", of this solve alone")
     ((before, after),) = answered.pairs
@@ -162,7 +162,7 @@ def through_a_loop_of_unknown_length(a: Any, x: Any) -> Any:
 def test_a_matrix_of_few_entries_is_found_with_their_number(ask_about: Any, fn: Any, given: Any) -> None:
     answered = ask_about("sparse-matmul", fn, *given, ratio=0.2)
 
-    assert answered.one.title == "multiplies by f32[600,600]; 0.17 % of it is not zero"
+    assert answered.one.title == "multiplies by f32[600,600]; 0.17 % of it is nonzero"
     assert answered.one.seen[0].startswith("600 of 360 k entries, in 1.37 MiB at ")
     assert answered.one.where == (__file__, fn.__code__.co_firstlineno + 1)
     assert "segment_sum" in answered.one.advice

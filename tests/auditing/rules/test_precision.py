@@ -271,7 +271,7 @@ def test_a_strongly_typed_scalar_that_widens_an_array_is_named_with_its_line(ask
 
     assert finding.title == "a scalar widens bf16[100] to float32"
     assert finding.where == (__file__, doubled.__code__.co_firstlineno + 1)
-    assert finding.seen[1] == "200 B more are computed with, as traced"
+    assert finding.seen[1] == "200 B more to compute with, as traced"
 
 
 def test_a_scalar_among_the_inputs_counts_as_well(ask_about: Any) -> None:

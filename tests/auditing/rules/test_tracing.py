@@ -218,7 +218,7 @@ def test_a_value_of_an_earlier_trace_that_is_used_is_found() -> None:
     (finding,), _ = asked_of_leak(uses)
     kept.clear()
 
-    assert finding.title == "uses a value of a trace that is over"
+    assert finding.title == "uses a value of an earlier trace"
 
 
 def notes(x: Any) -> Any:
@@ -336,7 +336,7 @@ def of_a_closure(seen: list[int]) -> Any:
 def test_what_changes_is_named_with_its_line_and_values(fn: Any, name: str, change: str, of: Any, text: str) -> None:
     (finding,), _ = asked_of_impure(fn)
 
-    assert finding.title == f"changes {name!r} while it is traced, and not when it runs compiled"
+    assert finding.title == f"changes {name!r} while it is traced, but not when it runs compiled"
     assert of is None or finding.where == (__file__, line_of(of, text))
     assert re.match(f"{name!r} .*{change}.* in one trace$", finding.seen[0])
     assert "was traced twice" in finding.seen[1]
@@ -390,7 +390,7 @@ def test_what_makes_two_programs_is_told_where_it_is_drawn_or_used(
 ) -> None:
     (finding,), _ = asked_of_impure(fn, *args)
 
-    assert finding.title == "gives another program each time it is traced"
+    assert finding.title == "becomes a different program each time it is traced"
     assert finding.where == (__file__, line_of(of, text))
     assert finding.seen[0].startswith("from one trace to the next ")
     assert seen in finding.seen[0]
@@ -443,7 +443,7 @@ def test_a_clock_is_named_with_its_line_though_two_traces_agree(fn: Any, name: s
     findings, _ = asked_of_impure(jax.jit(fn))
 
     found = [f for f in findings if "clock" in f.title]
-    assert found[0].title == f"reads the clock by {name} while it is traced, and not when it runs compiled"
+    assert found[0].title == f"reads the clock by {name} while it is traced, but not when it runs compiled"
     assert found[0].where == (__file__, line_of(fn, text))
     assert found[0].severity == "warning"
 
@@ -480,7 +480,7 @@ def computes(a: Any) -> Any:
 def test_debugging_callbacks_are_left_out_to_measure_them(ask_about: Any, result_of: Any) -> None:
     answered = ask_about("host-callback", shows, "f32[100]", ratio=0.05)
 
-    assert answered.one.title == "2 × Python called from compiled code"
+    assert answered.one.title == "calls Python from compiled code (2 ×)"
     assert answered.one.where == (__file__, shows.__code__.co_firstlineno + 1)
     assert answered.one.gain.startswith("measured: 1.00 ms → 50.0 µs per call")
     ((before, without),) = answered.pairs
@@ -504,14 +504,14 @@ def test_those_in_loops_are_counted_and_the_gain_is_not_guessed(ask_about: Any) 
 
     assert (answered.pairs, answered.one.gain) == ([], None)
     assert "1 of them in loops" in answered.one.seen[0]
-    assert answered.one.seen[1] == "gain not measured of 1: they are in loops or branches"
+    assert answered.one.seen[1] == "gain not measured for 1: they are in loops or branches"
 
 
 def test_callbacks_that_give_results_are_not_left_out(ask_about: Any) -> None:
     answered = ask_about("host-callback", computes, "f32[100]", ratio=0.05)
 
     assert answered.one.seen[0].startswith("1 × pure_callback")
-    assert answered.one.seen[1] == "gain not measured of 1: they give results, which the rest can need"
+    assert answered.one.seen[1] == "gain not measured for 1: the rest of the program can need their results"
     assert (answered.pairs, answered.one.gain) == ([], None)
 
 
@@ -526,7 +526,7 @@ def test_an_io_callback_without_results_is_left_out_to_measure_it(
 
     answered = ask_about("host-callback", logs_its_loss, "f32[8]", "f32[4,8]", ratio=0.1)
 
-    assert answered.one.title == "1 × Python called from compiled code"
+    assert answered.one.title == "calls Python from compiled code (1 ×)"
     assert answered.one.gain.startswith("measured: 1.00 ms → 100 µs per call")
     assert not any("results" in line for line in answered.one.seen)
     ((before, without),) = answered.pairs
@@ -543,7 +543,7 @@ def test_of_both_kinds_those_without_results_are_measured(ask_about: Any) -> Non
 
     assert answered.one.gain is not None
     assert any(line.startswith("without those that give no results") for line in answered.one.seen)
-    assert answered.one.seen[-1] == "gain not measured of 1: they give results, which the rest can need"
+    assert answered.one.seen[-1] == "gain not measured for 1: the rest of the program can need their results"
 
 
 def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:

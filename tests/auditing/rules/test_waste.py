@@ -264,7 +264,7 @@ def asked(ask_about: Any, fn: Any, *inputs: Any, fixed: Any) -> Any:
 def test_dear_work_on_what_never_changes_is_found(ask_about: Any, fn: Any, inputs: Any, name: str) -> None:
     finding = asked(ask_about, fn, *inputs, fixed=[0]).one
 
-    assert finding.title == f"computes {name} in each call from what never changes"
+    assert finding.title == f"computes {name} in each call from arguments that never change"
 
 
 def test_it_names_the_line_the_argument_and_the_share(ask_about: Any) -> None:
@@ -318,7 +318,7 @@ def closed() -> Any:
 def test_what_computes_from_a_closure_alone_is_folded() -> None:
     (finding,), _ = asked_of_closed(jax.jit(closed))
 
-    assert finding.title == "has no arguments: what it computes is known before it runs"
+    assert finding.title == "has no arguments, so its result is known before it runs"
     assert finding.seen[0] == "none of its 2 operations depends on an input"
     assert "the compiled program computes nothing: XLA did it all at compile time" in finding.seen
     assert finding.where is not None

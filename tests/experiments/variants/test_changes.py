@@ -86,7 +86,7 @@ def test_float_inputs_are_converted_before_anything_runs(name: str, dtype) -> No
     ("name", "spec", "kind", "why"),
     [
         ("bf16", "i32[4]", NotAvailable, "no input is a float array"),
-        ("f32", "f32[4]", NotMeasured, "f32 as they are"),
+        ("f32", "f32[4]", NotMeasured, "are already f32"),
     ],
 )
 def test_where_there_is_nothing_to_convert_it_says_so(name, spec, kind, why) -> None:
@@ -510,7 +510,7 @@ def test_each_way_is_a_row_beside_the_python_loop(told: Any) -> None:
 
     assert list(rows) == ["loop:python", *WAYS]
     assert {row.status for row in rows.values()} == {"ok"}
-    assert rows["loop:python"].reason == "the others are compared with it"
+    assert rows["loop:python"].reason == "the baseline of the others"
     assert "3 iterations, i from 0 on" in rows["loop:python"].sentence
     assert rows["loop:scan"].comparison is not None
     assert rows["loop:scan"].comparison.verdict == "faster"

@@ -142,7 +142,7 @@ def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     (told,) = DEVICES.plan(case, "2", batch="x")(ScriptedLab())
 
     assert guessed.sentence.startswith(
-        "the batch is the 4 rows of x, guessed: the outputs grow with them (else: batch=NAME)"
+        "the batch is the 4 rows of x, guessed: the outputs grow with them (otherwise: batch=NAME)"
     )
     assert told.sentence.startswith("the batch is the 4 rows of x, as given; ")
     assert dict(told.points[0].facts)["exchanged:"] == "nothing"
@@ -513,7 +513,7 @@ def test_a_point_says_what_is_handed_on_and_the_formula_for_idle_devices(shared)
     label = "idle by the formula, if stages are equal:"
     assert facts(shared.curves[0], "1")[label] == f"{100 * (COUNT - 1) / COUNT:.0f} %"
     assert facts(shared.curves[0], "5") == {"not available:": "the 24 rows of x do not divide into 5 micro-batches"}
-    assert "micro-batches through stages on a device each" in str(shared)
+    assert "micro-batches through stages, each on its own device" in str(shared)
 
 
 @pytest.mark.skipif(count_cores() >= COUNT, reason="more cores than the test has stages")
@@ -610,7 +610,7 @@ def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None
     ("last", "x", "why"),
     [
         (jnp.sum, jnp.ones(8), "the last stage gives a scalar for each micro-batch"),
-        (jnp.sin, jnp.float32(1), "x is no batch"),
+        (jnp.sin, jnp.float32(1), "x isn't a batch"),
     ],
 )
 def test_what_cannot_be_cut_or_put_together_says_so(last, x, why: str) -> None:

@@ -523,7 +523,7 @@ def _shape(leaf: Any) -> Any:
     """Python numbers stay what they are, since they are weakly typed."""
     # Under a derivative or vmap, the function is part of another program. That program is the one to look at.
     if isinstance(leaf, Tracer):
-        raise TypeError("called inside a transformation: its arguments are no arrays")
+        raise TypeError("called inside a transformation: its arguments aren't arrays")
     if isinstance(leaf, jax.Array):  # also of random keys, which have no weak types
         sharding = leaf.sharding if len(leaf.sharding.device_set) > 1 else None
         return jax.ShapeDtypeStruct(

@@ -60,7 +60,7 @@ def captured_constants(e: Evidence) -> Iterable[Match]:
     used = [f"{c.spec}, {size(c.size_bytes)}{f', first used at {c.where}' if c.where else ''}" for c in large]
     seen = list_some(used)
     if e.inspection.stablehlo is not None:
-        seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
+        seen.append(f"the program's text for XLA is {size(len(e.inspection.stablehlo))} long")
     if constants.baked_in_bytes is not None:
         seen.append(f"the compiled program holds {size(constants.baked_in_bytes)} of constants")
     yield Match(
@@ -81,7 +81,7 @@ PART_OF_WHOLE = 16
 
 def _refuse_little(donatable_bytes: int) -> None:
     if donatable_bytes < LARGE_BYTES:
-        raise NotApplicable(f"{size(donatable_bytes)} is all that could be donated, which is too little to matter")
+        raise NotApplicable(f"{size(donatable_bytes)} could be donated, too little to matter")
 
 
 @rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
@@ -89,7 +89,7 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
     """Finds arguments that could be donated: an output has their shape, dtype and sharding."""
     asked = e.inspection.donation
     if asked is not None and asked.arguments:
-        raise NotApplicable("it donates arguments as it is")
+        raise NotApplicable("it already donates arguments")
     if e.case.donate:  # equinox.filter_jit marks an argument for what it is told to donate, which can be nothing
         raise NotMeasured("the arguments that it is to donate hold no array, and others are not looked at")
     plan = e.inspection.memory
@@ -103,7 +103,7 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
         raise NotApplicable(error.problem) from error
     donation = inspect_case(variant).donation
     if donation is None or donation.aliased_bytes is None:
-        raise NotMeasured("it is not told which donated arguments would be used")
+        raise NotMeasured("the compiler doesn't report which donated arguments it would use")
     taken = sorted((a for a in donation.arguments if a.is_aliased), key=lambda a: -a.size_bytes)
     saved = sum(a.size_bytes for a in taken)
     _refuse_little(saved)
@@ -111,7 +111,7 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
     result = try_variant(e, "donated", variant)
     # This does occur: donating saved 2 MiB in an FFT, and its calls were slower (docs/about/field-notes.md).
     if result.comparison is not None and result.comparison.verdict == "slower":
-        raise NotApplicable(f"nothing is donated, and donating {size(saved)} would not pay: {result.sentence}")
+        raise NotApplicable(f"no argument is donated, and donating {size(saved)} would not pay: {result.sentence}")
     named = ", ".join(str(argument) for argument in variant.donate)
     copied = _copied_bytes(e)
     if copied >= LARGE_COPY:
@@ -121,8 +121,8 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
         if copied >= LARGE_COPY
         else f"{size(saved)} of its arguments could be donated",
         [*seen, result.sentence],
-        f"If the caller needs them no more afterwards, donate them (arguments {named}): "
-        "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
+        f"If the caller doesn't need them afterwards, donate them (arguments {named}): jax.jit(f, "
+        "donate_argnums=...). A donated array cannot be read again.",
         related=[*jitted_at(e.def_where, e.case.id.name), ("defined here", e.def_where)],
         severity="warning" if copied >= LARGE_COPY else None,
         gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
@@ -151,11 +151,11 @@ TINY_BYTES = 1 << 10
 
 @rule(
     "donation-unused",
-    "does each donated argument lend its memory to an output?",
+    "does an output reuse each donated argument?",
     "warning",
     advice=(
-        "Give an output the shape, dtype and sharding of the argument, or do not donate it. Donation saves no "
-        "memory here, and a backend that frees the array takes it from the caller."
+        "Give an output the shape, dtype and sharding of the argument, or don't donate it. The donation saves no "
+        "memory, and the caller can lose the array."
     ),
 )
 def donation_unused(e: Evidence) -> Iterable[Match]:
@@ -167,13 +167,13 @@ def donation_unused(e: Evidence) -> Iterable[Match]:
     unused = [a for a in donation.arguments if a.is_aliased is False]
     if not unused:
         if unknown:
-            raise NotMeasured(unknown[0].why_not or "it is not told which donated arguments were used")
+            raise NotMeasured(unknown[0].why_not or "the compiler doesn't report which donated arguments it used")
         return
     lost = sum(a.size_bytes for a in unused)
     if lost < TINY_BYTES:
         return
     seen = list_some([f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused])
-    seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
+    seen.append(f"{size(lost)} of the {size(donation.asked_bytes)} that are donated")
     yield Match(
         f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
         seen,
@@ -181,7 +181,7 @@ def donation_unused(e: Evidence) -> Iterable[Match]:
     )
 
 
-@rule("materialised-broadcast", "does it keep copies of one array side by side?", "info")
+@rule("materialised-broadcast", "does an argument hold copies of one array?", "info")
 def materialised_broadcast(e: Evidence) -> Iterable[Match]:
     """Finds arrays that hold the same numbers many times over: inputs, and broadcasts that the compiler keeps."""
     yield from _repeated_inputs(e)
@@ -203,8 +203,8 @@ def _repeated_inputs(e: Evidence) -> Iterable[Match]:
         yield Match(
             f"{place} holds one array {n} times",
             [f"{place} is {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)}, and all {n} rows are equal"],
-            "Give it once, and let vmap repeat it: in_axes=None for this argument; or rely on broadcasting. "
-            "If it is equal by chance, ignore this.",
+            "Pass it once, and let vmap repeat it (in_axes=None), or rely on broadcasting. If the rows are equal by "
+            "chance, ignore this.",
             gain=Gain(f"estimated: {size(saved)}", bytes=saved),
         )
 
@@ -226,8 +226,8 @@ def _kept_broadcasts(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
         list_some(seen),
-        "Its reader can't be fused with it: a sort, a scatter, a call of a library, an output. Pass the smaller "
-        "array if the reader takes it, or return the small array and broadcast it later.",
+        "Its reader can't be fused with it: a sort, a scatter, a library call, an output. Pass the smaller array if "
+        "the reader takes it, or return the small array and broadcast it later.",
         where=where_of(held[0].source),
     )
 
@@ -262,15 +262,15 @@ LEAST_FLOP_RATIO = 1.1
     "does XLA's FLOP count leave out iterations of loops?",
     "info",
     advice=(
-        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
-        "compiled.cost_analysis(), which counts the body of a loop once."
+        "Take FLOP counts and utilisation from benchax inspect: compiled.cost_analysis() counts the body of a loop "
+        "once."
     ),
 )
 def scan_flops(e: Evidence) -> Iterable[Match]:
     """Finds loops, whose bodies XLA's own cost analysis counts once."""
     lines = linecache.getlines(e.def_where[0]) if e.def_where is not None else []
     if e.why_not_called and not any("cost_analysis" in line for line in lines):
-        raise NotApplicable("the program's file does not ask for XLA's count, by cost_analysis()")
+        raise NotApplicable("the program's file doesn't call cost_analysis()")
     counts: Counts = e.inspected("counts")
     cost: Cost = e.inspected("xla_cost")
     if not counts.loops:
@@ -287,10 +287,10 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
         for loop, n in zip(counts.loops, trips, strict=True)
     ]
     yield Match(
-        f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
+        f"XLA counts {count(cost.flops, 'FLOP')}, and {least}{count(counts.flops, 'FLOP')} are done",
         [
             *list_some(loops, what="loops"),
-            f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
+            f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() reports",
         ],
     )
 
@@ -311,7 +311,7 @@ OF_OUTPUTS = (
     "less: a sum, a slice, a narrower dtype."
 )
 OF_TEMPORARIES = (
-    "It returns little; what is large lives only inside of the call. Work in parts, so that temporaries stay below "
+    "Its outputs are small; the large arrays are temporaries. Work in parts, so that temporaries stay below "
     f"{size(FRESH_BYTES)}: jax.lax.map(f, xs, batch_size=...), or a scan over parts. benchax inspect names the lines "
     "that make them."
 )
@@ -324,7 +324,7 @@ def page_faulting_output(e: Evidence) -> Iterable[Match]:
         raise NotApplicable(f"memory of {e.platform} comes from a pool that JAX keeps")
     memory: Memory = e.inspected("memory")
     if memory.output_bytes is None:
-        raise NotMeasured("the compiler does not tell the size of the outputs")
+        raise NotMeasured("the compiler doesn't report the size of the outputs")
     # Temporaries are new memory, like outputs. An output that reuses a donated argument already has its pages.
     fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)
     if fresh < FRESH_BYTES:
@@ -358,7 +358,7 @@ def page_faulting_output(e: Evidence) -> Iterable[Match]:
 def _faults_per_call(e: Evidence) -> float:
     """Minor page faults of this process, of warm calls. Results are dropped before the next call."""
     if resource is None:
-        raise NotMeasured("this system does not tell page faults")
+        raise NotMeasured("this system doesn't report page faults")
     call = e.prepared.program.call
     # Make all inputs before the first count: making them also faults pages in.
     calls = [e.fresh_inputs() for _ in range(FAULTING_CALLS + 1)]
@@ -493,7 +493,7 @@ def mesh_mismatch(e: Evidence) -> Iterable[Match]:
         n = len(e.devices)
         yield Match(
             f"it runs on {collectives.partitions} of {n} devices",
-            [f"{n} {e.devices[0].device_kind} devices are there; the program is split over {collectives.partitions}"],
+            [f"there are {n} {e.devices[0].device_kind} devices; the program is split over {collectives.partitions}"],
             "If one call is to use them all, shard its large arguments over a mesh of all devices. CPU devices made by "
             "jax_num_cpu_devices share the same cores: they are for tests and gain no time.",
         )
@@ -507,13 +507,13 @@ def _puts_everywhere(e: ProgramEvidence) -> Iterable[Match]:
     groups = puts_by_place(event for event in large if event.note.made.is_fully_replicated)
     often = {key: events for key, events in groups.items() if len(events) >= OFTEN}
     if not often:
-        raise NotApplicable("a program is audited, and puts no large array on each of several devices again and again")
+        raise NotApplicable("the program doesn't put a large array on every device repeatedly")
     for (where, by, *_), events in often.items():
         yield Match(
-            f"{by} gives all of {events[0].note.what} to each of {len(events[-1].note.made.device_set)} devices",
+            f"{by} puts all of {events[0].note.what} on each of {len(events[-1].note.made.device_set)} devices",
             [f"{len(events)} times: each device then computes with all of it"],
-            'Shard a batch along its first axis, jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))): '
-            "weights of data-parallel training have to be everywhere, batches do not.",
+            'Shard a batch along its first axis: jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))). '
+            "Data-parallel training needs its weights on every device, but not its batches.",
             where=where_of(where),
         )
 
@@ -536,7 +536,7 @@ def _copies(e: Evidence) -> Iterable[Match]:
             ],
             "Shard it along an axis that divides, unless every device needs it. Data-parallel training needs its "
             "weights everywhere, unless it gathers them for each use.",
-            gain=Gain(f"estimated: {size(whole)} of all devices together", bytes=whole) if fits else None,
+            gain=Gain(f"estimated: {size(whole)} over all devices", bytes=whole) if fits else None,
         )
 
 
@@ -552,11 +552,11 @@ SENT_SHARE = 0.25
 
 @rule(
     "collectives-dominate",
-    "do its devices mostly talk to one another?",
+    "do its devices exchange much data?",
     "warning",
     advice=(
-        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
-        "work between two collectives."
+        "Shard along axes that are not summed over, so that less has to be exchanged; or give each device more work "
+        "between two collectives."
     ),
 )
 def collectives_dominate(e: Evidence) -> Iterable[Match]:

@@ -231,7 +231,7 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Match]:
 def compiled_twice(e: ProgramEvidence) -> Iterable[Match]:
     for one in compiled_again(e, "compiled-twice"):
         yield one.match(
-            f"{one.function} was compiled again: an argument is not what it began as",
+            f"{one.function} was compiled again: an argument changed after the first call",
             " ".join(BEGIN[kind] for kind in one.kinds if kind in BEGIN),
         )
 
@@ -322,7 +322,7 @@ def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
                 continue
             last = one.compiles[-1]
             made = [] if is_control else jitted_around(where_of(last.where), where_of(last.defined), one.function)
-            title = "is made and jitted again and again, and compiled each time"
+            title = "is made and jitted repeatedly, and compiles each time"
             related = [*made, *one.places]
             told.update(place for _, place in related)
             yield one.match(
@@ -347,7 +347,7 @@ def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Match]:
         for line, call in {call.lineno: call for call in jits_of_new_functions(loop)}.items():
             yield Match(
                 f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
-                [f"line {line}: {ast.unparse(call)[:100]}", "seen in the source; the calls did not show it"],
+                [f"line {line}: {ast.unparse(call)[:100]}", "seen in the source, not in the calls"],
                 where=(e.source.file, line),
                 severity="info",
             )
@@ -374,10 +374,10 @@ def compile_share(e: ProgramEvidence) -> Iterable[Match]:
         f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
         [
             f"{seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it after the import of JAX",
-            f"{seconds(again_s)} of it was for functions that had a program",
+            f"{seconds(again_s)} of it was for functions that had been compiled before",
             *map(_cost, e.watch.functions[:3]),
         ],
-        f"Start with what is compiled again: {lines}. `benchax watch` gives the reason for each program."
+        f"Start with the functions that are compiled again: {lines}. `benchax watch` gives the reason for each program."
         if is_again
         else SHARE_ONCE,
         lost=(spent_s, e.watch.wall_s),
@@ -390,11 +390,11 @@ def _cost(f: FunctionCount) -> str:
     return f"{f.function}{where}: {plural(f.compiles, 'program')}, {seconds(f.total_s)}"
 
 
-@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info")
+@rule("cache-off", "does a persistent cache keep programs that compile slowly?", "info")
 def cache_off(e: Evidence) -> Iterable[Match]:
     stages = e.measurement.stages
     if stages.cache == "hit":
-        raise NotApplicable("the persistent cache gave the compiled program")
+        raise NotApplicable("the compiled program came from the persistent cache")
     if stages.compile_s is None:
         raise NotMeasured(e.measurement.why_absent("compile_s") or "its compilation was not timed")
     if stages.compile_s < WORTH_S:
@@ -402,7 +402,7 @@ def cache_off(e: Evidence) -> Iterable[Match]:
         raise NotApplicable(
             f"the persistent cache is {is_off}, and {seconds(stages.compile_s)} of compiling {TOO_LITTLE}"
         )
-    seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
+    seen = [f"compiling takes {seconds(stages.compile_s)} in every process (measured once)"]
     # JAX keeps only programs that took longer than this to compile (default: 1 s).
     least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
     is_quick = least_s > stages.compile_s
@@ -410,7 +410,7 @@ def cache_off(e: Evidence) -> Iterable[Match]:
         advice = f"{TURN_ON} {_keep(least_s)}" if is_quick else TURN_ON
         yield _uncached("the persistent cache is off", advice, stages.compile_s, seen)
     elif is_quick:
-        title = f"the persistent cache keeps only what takes {seconds(least_s)} to compile"
+        title = f"the persistent cache keeps only programs that take {seconds(least_s)} to compile"
         yield _uncached(title, _keep(least_s), stages.compile_s, seen)
 
 
@@ -434,12 +434,12 @@ def _no_cache_in_program(e: ProgramEvidence) -> Iterable[Match]:
 
 
 def _uncached(title: str, advice: str, lost_s: float, seen: list[str]) -> Match:
-    gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
+    gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start after the first, minus reading the cache")
     return Match(title, seen, advice, gain=gain)
 
 
 def _keep(least_s: float, setting: str = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0") -> str:
-    return f"Set {setting}: JAX keeps only what took longer than {seconds(least_s)} to compile."
+    return f"Set {setting}: JAX keeps only programs that took longer than {seconds(least_s)} to compile."
 
 
 def _slowest(programs: list[CachedProgram]) -> list[str]:
@@ -454,69 +454,69 @@ def _slowest(programs: list[CachedProgram]) -> list[str]:
 # ---- texts ------------------------------------------------------------------------------------------------------
 
 ADVICE = {
-    "shape": "Pad what varies to a few sizes (buckets), or mask: every new shape is a new program.",
+    "shape": "Pad inputs to a few sizes (buckets), or mask: every new shape compiles a new program.",
     "dtype": "Convert to one dtype before the call.",
     "weak type": "Give Python numbers a dtype before the call: jnp.float32(…).",
     "structure": "Pass the same tree each time, with None or empty arrays where something is missing. A number or "
-    "function in the tree is compiled for each of its values: make it once before the loop, or an array (a schedule of "
-    "optax, a field that is a leaf).",
-    "keyword": "Give each argument always by name, or always by position.",
-    "static": "Pass what takes many values as an array.",
-    "committed": "Place the arguments in one way from the first call on, with jax.device_put.",
+    "function in the tree compiles for each of its values: make it once before the loop, or make it an "
+    "array (an optax schedule, a field that is a leaf).",
+    "keyword": "Pass each argument always by name, or always by position.",
+    "static": "Pass an argument with many values as an array.",
+    "committed": "Place the arguments the same way from the first call on, with jax.device_put.",
     "sharding": "Place the arguments with one sharding from the first call on.",
     "settings": "Call jax.jit once, with one set of settings.",
     "config": "Set JAX's configuration once, before the first call.",
     "cleared": "Clear JAX's caches only if memory is short: compiled programs are lost with them.",
 }
 """By the kind of the reason."""
-OTHERWISE = "Look at the reasons, and make equal what differs between two calls."
+OTHERWISE = "Look at the reasons, and remove the differences between calls."
 BEGIN = {
     "weak type": "Begin with an array of its later dtype: jnp.float32(0.0) instead of 0.0, and jnp.zeros(shape, dtype) "
     "instead of an array made from Python numbers.",
-    "committed": "Place it from the first call on where it will be later, with jax.device_put.",
-    "sharding": "Place it with its later sharding from the first call on, with jax.device_put.",
+    "committed": "From the first call on, place it where it will be later, with jax.device_put.",
+    "sharding": "From the first call on, place it with its later sharding, with jax.device_put.",
 }
 GROW = (
-    "Every size is a program. Before the loop, make the array as large as it will be. Then write into it "
-    "(x.at[i].set(value), or jax.lax.dynamic_update_slice) with a mask or a length for what is in use; or double its "
-    "size when it is full, so that there are few sizes; or collect in a Python list, and stack once at the end."
+    "Every size compiles a new program. Before the loop, make the array as large as it will be. Then write into it "
+    "(x.at[i].set(value), or jax.lax.dynamic_update_slice) with a mask or a length for the part in use. Or double "
+    "its size when it is full, or collect in a Python list and stack once at the end."
 )
 OTHER_SIZES = (
-    "Every size is a program for each operation. Keep one size: instead of x[condition], use jnp.where(condition, x, "
-    "0) or a mask, or jnp.nonzero(condition, size=n). jax.jit would compile as often. On the host, NumPy compiles "
-    "nothing."
+    "Every size compiles a program for each operation. Keep one size: instead of x[condition], use "
+    "jnp.where(condition, x, 0) or a mask, or jnp.nonzero(condition, size=n). jax.jit would compile as often. On the "
+    "host, NumPy compiles nothing."
 )
 OF_PACKAGE = (
-    "{function} belongs to a package, which makes a new {argument} in each call of yours. Make one call for all of the "
-    "data, or look in its documentation for a way to keep a program."
+    "{function} belongs to a package, which makes a new {argument} in each call of yours. Make one call for all of "
+    "the data, or look in its documentation for a way to reuse a compiled program."
 )
 ONE_FUNCTION = (
     "Define the function in {argument} once, and not as a lambda or an inner def that is new each time. "
     "Pass changing values to it as arrays."
 )
 AS_ARRAY = (
-    "Pass {argument} as an array and not as static, unless it decides about shapes or Python control flow. If it "
-    "decides, use jax.lax.cond or jax.lax.fori_loop inside, or pad to a few values."
+    "Pass {argument} as an array, not as static, unless shapes or Python control flow depend on it. If they do, use "
+    "jax.lax.cond or jax.lax.fori_loop inside, or pad to a few values."
 )
 OBJECT = (
-    "Keep {argument} static if these objects are few and each is called often. Otherwise give {function} the numbers "
-    "in it as arrays, or register its class as a pytree (jax.tree_util.register_dataclass)."
+    "Keep {argument} static if these objects are few and each is called often. Otherwise pass its numbers to "
+    "{function} as arrays, or register its class as a pytree (jax.tree_util.register_dataclass)."
 )
 NO_ARRAY = (
-    "Give {argument} as an array, jnp.asarray(…): equinox.filter_jit takes everything else as static, and compiles for "
-    "each value."
+    "Pass {argument} as an array, jnp.asarray(…): equinox.filter_jit takes everything else as static, and compiles "
+    "for each value."
 )
 EQUALITY = (
     "Give the class of the argument __eq__ and __hash__, or make it a frozen dataclass: then equal values share one "
     "program."
 )
 IN_JIT = (
-    "The body is a new function in each call, and jax.lax.{name} outside of jit compiles for each. Put the function "
-    "that calls it under jax.jit, or define the body once, outside of it."
+    "The body is a new function in each call, and jax.lax.{name} outside of jit compiles for each. Jit the function "
+    "that calls it, or define the body once, outside of it."
 )
 SHARE_ONCE = (
-    "A longer run has a smaller share. To keep programs from run to run, set JAX_COMPILATION_CACHE_DIR, and "
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 for those that take less than a second each."
+    "In a longer run, the share is smaller. To keep programs between runs, set JAX_COMPILATION_CACHE_DIR, and "
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 for programs that compile in less than a second."
 )
 TOO_LITTLE = f"is too little to be worth one (from {seconds(WORTH_S)} on)"
 TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, and that only you can write to."

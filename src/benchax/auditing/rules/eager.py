@@ -193,8 +193,8 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
         yield Match(
             f"sends operations one at a time: {lines[0][1]} from one line",
             [*seen, *_compiled(e, {line for line, _ in lines})],
-            "Put the line into a function under jax.jit, ideally the one that makes its inputs. The operations then "
-            "become one program, with one call and no arrays in between.",
+            "Move the line into a jitted function, ideally the one that makes its inputs. The operations then become "
+            "one program: one call, and no arrays in between.",
             where=where_of(lines[0][0]),
             related=[("also here", where_of(line)) for line, _ in lines[1:]],
             severity=severity,
@@ -230,7 +230,7 @@ def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severi
     name = one.name.rpartition(".")[2] if one.is_users or node is None else ast.unparse(node.func)
     n = plural(len(one.calls), "time")
     return Match(
-        f"{name}, called at line {one.where.rpartition(':')[2]}, sends {one.each} operations one at a time each call",
+        f"{name}, called at line {one.where.rpartition(':')[2]}, sends {one.each} operations one at a time",
         [
             f"{name} was called {n} at {one.where}: {one.operations} operations",
             *list_some([f"{k} from {where}" for where, k in one.lines.most_common()], what="lines"),
@@ -259,17 +259,17 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
     if "." in callee and one.site.callee.co_varnames[:1] == ("self",):
         # jax.jit(object.method) would trace attributes that the method stores or reads, which changes what it does.
         return (
-            f"Put what {callee} computes under {jit}: a function that takes arrays and returns arrays, called at {at}. "
-            f"{jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
+            f"Move what {callee} computes into a function under {jit} that takes and returns arrays, and call it at "
+            f"{at}. {jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
         )
     if node is not None and is_given_function(tree, node):
         how = f"Put the call at {at} into a function of arrays under {jit}, for {jit}({callee}) takes no function"
     elif not one.is_users or "." in one.name:
         how = f"Make {jit}({callee}) once, before the loop, and call that at {at}"
     else:
-        how = f"Decorate {name} with {jit}, or call at {at} what {jit}({callee}) gives once"
-    read = f" Return what it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
-    return f"{how}: its operations become one program, with one call and no arrays in between.{read}"
+        how = f"Decorate {name} with {jit}, or make {jit}({callee}) once and call it at {at}"
+    read = f" Return the value that it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
+    return f"{how}: its operations become one program: one call, and no arrays in between.{read}"
 
 
 def is_given_function(tree: ast.Module, call: ast.Call) -> bool:
@@ -338,11 +338,11 @@ def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
             f"{count(n)} calls{around}, in the {seconds(e.log.seen_s)} in which calls were watched",
             f"at most {size(line.fresh_bytes)} of arguments differ from call to call",
             *([f"at most {line.in_turn} of them needed one another's results"] if line.in_turn > 1 else []),
-            f"calling a jitted function that does next to nothing takes {seconds(each_s)} here",
+            f"calling a near-empty jitted function takes {seconds(each_s)} here",
         ],
         IN_TURN if line.is_in_turn else APART,
         where=where,
-        gain=Gain(f"estimated: at least {seconds(saved_s)} of these calls, which is what starting them takes"),
+        gain=Gain(f"estimated: at least {seconds(saved_s)} , the cost of starting these calls"),
         severity="info" if is_cheap else None,
     )
 
@@ -363,8 +363,8 @@ def call_s() -> float:
     "warning",
     of="program",
     advice=(
-        "Update it in a jitted function that gets its memory: jax.jit(update, donate_argnums=0). Then it "
-        "changes in place. An array that the host fills row by row can be a NumPy array at first."
+        "Update it in a jitted function that donates it: jax.jit(update, donate_argnums=0). Then it changes in "
+        "place. If the host fills it row by row, use a NumPy array first."
     ),
 )
 def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
@@ -378,7 +378,7 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
             f"copies {size(total // n)} for each update, {plural(n, 'time')}",
             [
                 f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
-                "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
+                "outside of jit, x.at[i].set(value) copies all of x, because the old array stays valid",
             ],
             where=where_of(where),
             gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
@@ -388,7 +388,7 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
 
 @rule(
     "element-reads",
-    "are arrays read as wholes?",
+    "are arrays read as a whole?",
     "warning",
     of="program",
     advice=(
@@ -404,7 +404,7 @@ def element_reads(e: ProgramEvidence) -> Iterable[Match]:
                 f"takes parts of arrays one at a time: {count(n)} operations from one line",
                 [
                     f"in {seconds(e.log.seen_s)}, with {count(e.log.counts['call'])} calls of jitted functions",
-                    "each x[i] is a program that is sent to the device, and a new array",
+                    "each x[i] sends a program to the device and makes a new array",
                 ],
                 where=where_of(where),
             )
@@ -477,7 +477,7 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
         raise NotApplicable("it is jitted as a whole")
     where = _mapped_jit(e)
     if where is None:
-        raise NotApplicable("it maps nothing jitted with vmap, as far as its source says")
+        raise NotApplicable("its source doesn't apply vmap to a jitted function")
     eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
     if eager_s < WORTH_ASKING * jitted_s:
         return
@@ -488,8 +488,8 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
     yield Match(
         "maps a jitted function with vmap, and is not jitted itself",
         [
-            "vmap is a transformation in Python: outside of jit, it is done again in each call",
-            "compared as it is with jit around all of it, in pairs, in new processes",
+            "outside of jit, Python does the transformation by vmap again in each call",
+            "compared in pairs with jit around all of it, in new processes",
         ],
         where=where,
         gain=gain,
@@ -506,8 +506,8 @@ def _calls_under_vmap(e: ProgramEvidence) -> Iterable[Match]:
             yield Match(
                 f"{line.name} is run {count(n)} times under vmap or a derivative, outside of jit",
                 [
-                    "vmap, grad and the like are transformations in Python: outside of jit, each call does them again",
-                    f"for a function that does next to nothing that takes {seconds(lost_s / n)} more here each time",
+                    "outside of jit, Python does transformations such as vmap and grad again in each call",
+                    f"for a near-empty function, that takes {seconds(lost_s / n)} more here each time",
                     "a call under a reverse-mode derivative runs it twice",
                 ],
                 related=[
@@ -604,7 +604,7 @@ LITTLE = 1.4
     "small-batch",
     "is the batch too small to use the machine?",
     "info",
-    advice="Put more into one call, if the elements need not be answered one by one.",
+    advice="Process more elements in one call, unless you need each result at once.",
 )
 def small_batch(e: Evidence) -> Iterable[Match]:
     """Finds batches so small that a batch of twice the size takes hardly longer."""
@@ -684,10 +684,10 @@ LONG_PROFILE_S = 10.0  # what takes longer to call twice is not profiled in pass
 
 @rule(
     "profile-missing",
-    "was it profiled since it was written?",
+    "was it profiled since its last change?",
     "info",
     advice=(
-        "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
+        "Profile it before you change anything: `benchax profile` takes the same function and inputs, shows all "
         "operations, and keeps the trace in .benchmarks/profiles."
     ),
 )
@@ -697,14 +697,16 @@ def profile_missing(e: Evidence) -> Iterable[Match]:
     if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
         return
     if (one_s := median_s(e.measurement)) < WORTH_PROFILE_S:
-        raise NotApplicable(f"a call takes {seconds(one_s)}: from {seconds(WORTH_PROFILE_S)} on it is worth a profile")
+        raise NotApplicable(
+            f"a call takes {seconds(one_s)}, and a profile is worth it from {seconds(WORTH_PROFILE_S)} on"
+        )
     p, runs = _take_profile(e)
     hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
     yield Match(
-        f"no profile of it was recorded since its file was changed; the hottest operation is {hottest[0]}",
+        f"hasn't been profiled since its file changed; the hottest operation is {hottest[0]}",
         [
-            f"folders searched, {DEPTH} levels down from the working one: {len(folders)}, at most {MOST_FOLDERS}",
-            f"{runs} calls were profiled just now, compiled; shares of their operations: {'; '.join(hottest)}",
+            f"searched {len(folders)} folders, {DEPTH} levels deep (at most {MOST_FOLDERS})",
+            f"profiled {runs} compiled calls just now; shares of their operations: {'; '.join(hottest)}",
             *(f"{d.name} was busy for {seconds(d.busy_s)} and idle for {seconds(d.idle_s)}" for d in p.devices),
             *(r.message for r in p.remarks if r.severity == "error"),
         ],
@@ -742,7 +744,7 @@ def _take_profile(e: Evidence) -> tuple[Profile, int]:
     """A short profile of the compiled function, and its runs."""
     one_s, donation = median_s(e.measurement), e.inspection.donation
     if 2 * one_s > LONG_PROFILE_S:
-        raise NotMeasured(f"calling it twice takes {seconds(2 * one_s)}, too long to profile it in passing")
+        raise NotMeasured(f"calling it twice takes {seconds(2 * one_s)}, too long to profile it here")
     program, donates = e.prepared.program, donation is None or bool(donation.arguments)
     runs = min(DONATING_RUNS if donates else MOST_RUNS, math.ceil(LEAST_S / one_s))
     inputs = [e.fresh_inputs() if donates else (e.inputs.args, e.inputs.kwargs) for _ in range(runs + 1)]

@@ -194,7 +194,7 @@ def _run(part: _Elementwise, known: dict[Value, Any], n: int) -> Iterator[tuple[
         yield op, operands, made
 
 
-NOT_MEASURED = "gain not measured, because the function that is differentiated is not known apart from this one"
+NOT_MEASURED = "gain not measured, because the differentiated function is not known by itself"
 
 
 @rule(
@@ -203,8 +203,8 @@ NOT_MEASURED = "gain not measured, because the function that is differentiated i
     "warning",
     traced=True,
     advice=(
-        "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where it "
-        "is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0)."
+        "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where its "
+        "result is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0)."
     ),
 )
 def where_gradient(e: Evidence) -> Iterator[Match]:
@@ -547,13 +547,13 @@ more bytes saved, memory can well be what is short."""
 
 @rule(
     "needless-remat",
-    "does what is computed again save memory that is short?",
+    "is recomputing worth the memory that it saves?",
     "info",
     traced=True,
     keeps_backward=True,
     advice=(
-        "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
-        "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable."
+        "If you have enough memory, remove jax.checkpoint (jax.remat, nn.remat), or let it keep products, which are "
+        "expensive to recompute: policy=jax.checkpoint_policies.dots_saveable."
     ),
 )
 def needless_remat(e: Evidence) -> Iterator[Match]:
@@ -570,15 +570,15 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
             read = [v for v in op.makes if any(AGAIN not in reader.scope for reader in v.readers)]
             saved += sum(value.size_bytes * op.times for value in read)
     if not regions:
-        raise NotApplicable("no derivative in it computes anything again by jax.checkpoint")
+        raise NotApplicable("no derivative in it recomputes anything by jax.checkpoint")
     done, total = sum(again.values()), e.program.body.work
     if done >= LEAST_SHARE * total and saved <= MOST_SAVED:
         line = max(again, key=lambda line: again[line])
         yield Match(
-            f"computes {percent(done / total)} of its operations again, to keep {size(saved)} less",
+            f"recomputes {percent(done / total)} of its operations, to keep {size(saved)} less",
             [
                 (
-                    f"{count(done)} of {count(total)} operations of a call are done again for the derivative, "
+                    f"{count(done)} of {count(total)} operations of a call are recomputed for the derivative, "
                     "counted from the shapes"
                 ),
                 (
@@ -600,8 +600,8 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
     "is most of its memory kept for the backward pass?",
     "info",
     advice=(
-        "jax.checkpoint around the layers keeps only their inputs and computes the rest again. That costs time, and "
-        "XLA does not always need less memory then: benchax experiment with the variant remat measures both."
+        "Put jax.checkpoint around the layers, which keeps only their inputs and recomputes the rest. That costs "
+        "time, and doesn't always save memory: benchax experiment with the variant remat measures both."
     ),
 )
 def residuals_dominate(e: Evidence) -> Iterable[Match]:
@@ -621,11 +621,11 @@ def residuals_dominate(e: Evidence) -> Iterable[Match]:
     kept.sort(key=lambda one: -one[1].size_bytes)
     most = min(total, temp)
     yield Match(
-        f"{size(total)} of residuals in {size(temp)} of temporaries",
+        f"keeps {size(total)} for the backward pass, as traced; temporaries take {size(temp)}",
         [
             *list_some([f"{v.spec}, {size(v.size_bytes)}, of {op.name}{op.at}" for op, v in kept]),
             f"as traced, {size(total)} are kept from the forward to the backward pass",
-            f"the compiled program has {size(temp)} of temporaries; it can keep less and compute some again",
+            f"the compiled program has {size(temp)} of temporaries; XLA can keep less and recompute the rest",
         ],
         gain=Gain(f"estimated: at most {size(most)}", bytes=most),
     )

@@ -452,7 +452,7 @@ SAVED_S = 2.0
 
 @rule(
     "unrolled-loop",
-    "is a Python loop written out iteration by iteration?",
+    "is a Python loop unrolled in the program?",
     "warning",
     traced=True,
     advice=(
@@ -517,7 +517,7 @@ def python_loop_vmap(e: Evidence) -> Iterable[Match]:
         # jax.vmap cannot map sample sites of numpyro.
         is_plate = any(ast.unparse(call.func) == "numpyro.sample" for call in calls(loop.loop, "sample"))
         yield Match(
-            f"the {loop.kind} takes an array apart and does the same with each of {loop.iterations} parts",
+            f"the {loop.kind} splits an array and does the same with each of {loop.iterations} parts",
             [
                 f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
                 (
@@ -526,13 +526,12 @@ def python_loop_vmap(e: Evidence) -> Iterable[Match]:
                 ),
                 "no iteration needs another's result, apart from sums",
             ],
-            "Make one site of them, in a plate: with numpyro.plate(name, n): x = numpyro.sample(...), and compute "
-            "with the whole array. The program is then as long as one iteration."
+            "Replace them with one site in a plate: with numpyro.plate(name, n): x = numpyro.sample(...), and "
+            "compute with the whole array. The program is then as long as one iteration."
             if is_plate
             else f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
-            "program "
-            "is then as long as one iteration, and the device sees the whole batch. Sum afterwards what the loop "
-            "summed up.",
+            "program is then as long as one iteration, and the device sees the whole batch. If the loop adds up "
+            "results, sum them afterwards.",
             where=loop.where,
             severity="info" if loop.iterations < SOME else None,
         )
@@ -588,12 +587,13 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
                 [
                     (
                         f"each takes {count(flops, 'FLOP')}, most of them in {count(len(products))} small "
-                        f"product{'s' if len(products) > 1 else ''}, and none reads what another has made"
+                        f"product{'s' if len(products) > 1 else ''}, and none needs another's result"
                     ),
-                    f"at once, no more than {size(made)} are made for all of them",
+                    f"all at once, they make at most {size(made)}",
                     (
-                        f"{seconds(LOST_S)} or more were lost with each such product when loops of this kind were "
-                        f"measured on a CPU, about {seconds(lost_s)} of a call here; not measured in this function"
+                        "in loops of this kind that were measured on a CPU, each such product lost "
+                        f"{seconds(LOST_S)} or more, about {seconds(lost_s)} of a call here; not measured in this "
+                        "function"
                     ),
                 ],
                 op=op,
@@ -610,8 +610,8 @@ MOST_WORK = 256.0
 """Operations of the loop for each byte that it stacks. Writing a byte to fresh memory and reading it takes about a
 nanosecond, less than a twentieth of these operations. With more work, only memory is saved."""
 HOW = {
-    "rows": "Take what is read out of the carry, which holds the last step's when the loop has ended; for every k-th "
-    "step, use a scan over the k steps inside of a scan. ",
+    "rows": "Read the last step's value from the carry after the loop; for every k-th step, use a scan over the k "
+    "steps inside of a scan. ",
     "total": "Accumulate it in the carry: carry, total + y. ",
     "each": "Compute that in the body, and return it instead of the whole: return carry, small(y). ",
 }
@@ -627,10 +627,10 @@ def stacked_outputs(e: Evidence) -> Iterator[Match]:
         if not stacks or total < max(STACKED_BYTES, SHARE_OF_ALL * held):
             continue
         kinds = {need.kind for stack in stacks for need in stack.needs}
-        read = "nothing else reads them, and they are no results of the function"
+        read = "nothing else reads them, and the function doesn't return them"
         inputs = (f"float32[{max(1, total // op.params['length'] // 4)}]", op.params["length"])
         yield Match(
-            f"stacks {size(total)} in a scan; {size(needed)} would do",
+            f"stacks {size(total)} in a scan; {size(needed)} would be enough",
             [
                 *list_some(
                     [_describe(one) for one in sorted(stacks, key=lambda one: -one.value.size_bytes)], 3, "outputs"

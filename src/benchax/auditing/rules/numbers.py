@@ -184,7 +184,7 @@ def _outputs(body: Body, inputs: Sequence[Any]) -> list[Any]:
 def check_real(e: Evidence) -> None:
     """Raises `NotApplicable` where its inputs were made up here of specs, and say nothing about real ones."""
     if any(isinstance(leaf, str) and is_spec(leaf) for leaf in jax.tree.leaves(e.given)):
-        raise NotApplicable("its inputs are made up of specs, and real ones are others")
+        raise NotApplicable("its inputs are random data made from specs, and real data differ")
 
 
 def inputs_of_call(e: Evidence) -> tuple[Any, ...]:
@@ -196,7 +196,7 @@ def inputs_of_call(e: Evidence) -> tuple[Any, ...]:
     """
     check_real(e)
     if len(e.data) != len(e.closed_jaxpr.in_avals):
-        raise NotMeasured("what it was called with was not kept, which is done of small arrays")
+        raise NotMeasured("its arguments were not kept, because only small arrays are")
     return tuple(e.data)
 
 
@@ -217,20 +217,20 @@ KEEP_WITHIN = {
 }
 """The values that an operation needs."""
 DIVISOR = "Keep the divisor from 0: jnp.where(n > 0, total / jnp.where(n > 0, n, 1), 0.0), or jnp.maximum(n, 1)."
-OVERFLOW = "Keep it from overflowing: subtract the largest before exp, as jax.nn.softmax does, or bound it."
+OVERFLOW = "Prevent the overflow: subtract the maximum before exp, as jax.nn.softmax does, or bound it."
 ADVICE = {
     **{name: f"Its argument must be {what}." for name, what in KEEP_WITHIN.items()},
     **dict.fromkeys(("div", "rem"), DIVISOR),
     **dict.fromkeys(("exp", "exp2", "expm1", "cosh", "sinh"), OVERFLOW),
     "cholesky": "The matrix is not positive definite: add a small number to its diagonal, a + 1e-6 * jnp.eye(n), or "
     "compute in float64.",
-    "gather": "An index is outside of its axis, and JAX gives NaN there: look at how it is computed.",
-    "derivative": "Before this operation, replace numbers with an infinite derivative by a harmless one: "
-    "safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0); or keep it away from there: "
-    "jnp.sqrt(x + 1e-12). A norm is the root of a sum of squares, and has no derivative at 0.",
-    "mask": "inf - inf and 0 * inf are NaN: a row in which everything is masked has nothing left. Mask with a large "
+    "gather": "An index is out of bounds, and JAX returns NaN for it: check how it is computed.",
+    "derivative": "Before this operation, replace numbers that have an infinite derivative with a harmless one: safe "
+    "= jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0); or shift the argument: "
+    "jnp.sqrt(x + 1e-12). A norm is a square root too, and has no derivative at 0.",
+    "mask": "inf - inf and 0 * inf are NaN, for example in a row in which everything is masked. Mask with a large "
     "finite number, or leave such rows out with jnp.where before and after.",
-    "": "Look at what it is given there, and keep it within what the operation has a value for.",
+    "": "Check its inputs there, and keep them within the domain of the operation.",
 }
 
 
@@ -240,7 +240,7 @@ def nan_results(e: Evidence) -> Iterator[Match]:
     program = e.program
     check_real(e)
     if e.nan_at is None:
-        raise NotMeasured("no result of it was looked at, which is done of small ones while calls are counted")
+        raise NotMeasured("none of its results was checked, because only small ones are, while calls are counted")
     origin = _find_nan(program, e) if e.nan_at else None
     if origin is None:
         return
@@ -256,17 +256,17 @@ def nan_results(e: Evidence) -> Iterator[Match]:
         what, key = f"the derivative of {' or '.join(sorted(names)) or 'this line'}", "derivative"
     turns = " of ".join(str(n + 1) for n in reversed(nan.iterations))
     yield Match(
-        f"NaN comes of {what}",
+        f"NaN comes from {what}",
         [
             f"{_describe(nan)}{nan.op.at}{f', in iteration {turns} of its loop' if turns else ''}",
-            *([f"inf comes of {_describe(origin.infinity)}{origin.infinity.op.at}"] if origin.infinity else []),
+            *([f"inf comes from {_describe(origin.infinity)}{origin.infinity.op.at}"] if origin.infinity else []),
             *([f"inf is put in as a number{origin.given.at}"] if origin.given is not None else []),
             *(
                 ["this is computed for a derivative; the value itself can be finite there"]
                 if nan.op.is_backward
                 else []
             ),
-            "computed again from the arguments of one call, none of which is NaN",
+            "recomputed from the arguments of one call, none of which is NaN",
         ],
         ADVICE[key],
         op=cause.op,
@@ -282,14 +282,14 @@ def _find_nan(program: TracedProgram, e: Evidence) -> NanOrigin:
     """
     given, gave = inputs_of_call(e), f"call {e.nan_at} gave NaN"
     if any(one is None for one in given):
-        raise NotMeasured(f"{gave}, and an array that it was called with was too large to be kept")
+        raise NotMeasured(f"{gave}, and one of its arguments was too large to be kept")
     if any(map(is_nan, (*given, *(value.const for value in program.consts)))):
-        raise NotMeasured(f"{gave}, and so did what it was given at the call that was kept")
+        raise NotMeasured(f"{gave}, and the arguments of the call that was kept already hold NaN")
     if program.body.work > MOST_WORK or any(body.kind == "while" for body in program.bodies):
-        raise NotMeasured(f"{gave}, and it is too long to be run again: where NaN comes from was not looked for")
+        raise NotMeasured(f"{gave}, and it takes too long to run again: the origin of NaN was not searched for")
     origin = find_origin(program, given)
     if origin is None:
-        raise NotMeasured(f"{gave}; with the arguments that were kept none arises but of a NaN in the program")
+        raise NotMeasured(f"{gave}; with the arguments that were kept, NaN arises only from a NaN in the program")
     return origin
 
 
@@ -625,13 +625,13 @@ def _done(one: IndexAccess) -> str:
     if one.op.name == "eq":
         return "their rows are all 0"
     if one.is_write and one.op.name != "dynamic_update_slice" and "CLIP" not in mode:
-        return "what would be written there is dropped"
+        return "writes there are dropped"
     if one.is_write:
-        return "JAX writes at the nearest index that is within"
+        return "JAX writes at the nearest valid index"
     return (
-        "JAX gives NaN for them, or the lowest integer"
+        "JAX returns NaN for them, or the lowest integer"
         if "FILL" in mode
-        else "JAX reads at the nearest index that is within instead"
+        else "JAX reads at the nearest valid index instead"
     )
 
 
@@ -640,11 +640,11 @@ def _advise(one: IndexAccess, given: str, low: int, high: int) -> str:
     if one.is_from_one and given:
         advice = f"Indices begin at 0: take {given} - 1."
     elif width > 1:
-        advice = f"Let the last index be {one.last}, the length less the {width} that are taken, or pad the axis."
+        advice = f"Let the last index be {one.last}, the length minus the {width} that are taken, or pad the axis."
     elif not given:
         advice = f"Let it end at {one.last}, or wrap it with % {length}."
     else:
         longer = f", or make the axis {high + 1} long" if low >= 0 else ""
-        advice = f"Look at how the numbers in {given} are made{longer}."
+        advice = f"Check how the numbers in {given} are made{longer}."
     how = '.add(v, mode="drop")' if one.is_write else '.get(mode="fill", fill_value=0)'
-    return advice if one.op.name == "eq" else f"{advice} If you mean it, say so: x.at[i]{how}."
+    return advice if one.op.name == "eq" else f"{advice} If you intend it, say so: x.at[i]{how}."

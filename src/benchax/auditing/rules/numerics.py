@@ -62,7 +62,7 @@ def cancelling_variance(e: Evidence) -> Iterator[Match]:
     """Finds variances as the mean of squares less the square of the mean, where rounding can leave no digit."""
     found = [op for op in e.program.ops if op.name in ("sub", "add") and _is_variance(op)]
     if not found:
-        raise NotApplicable("no mean of squares less the square of a mean is written in it")
+        raise NotApplicable("it subtracts no square of a mean from a mean of squares")
     for op in found:
         squares, result = compute_values(e, [_difference(op)[0], op.makes[0]])
         eps = float(jnp.finfo(result.dtype).eps)
@@ -73,9 +73,9 @@ def cancelling_variance(e: Evidence) -> Iterator[Match]:
             continue
         typical, dtype = float(np.median(sizes)), op.makes[0].dtype
         yield Match(
-            f"the mean of squares less the square of the mean leaves no digits in {dtype}",
+            f"the mean of squares minus the square of the mean leaves no digits in {dtype}",
             [
-                f"{OF_CALL} {percent(lost)} of {result.size} differences{op.at} are of the size of rounding",
+                f"{OF_CALL} {percent(lost)} of {result.size} differences{op.at} are as small as rounding errors",
                 (
                     f"the mean of squares is about {typical:.3g}, which {dtype} has in steps of {eps * typical:.2g}; "
                     f"the differences are {float(np.min(result)):.3g} to {float(np.max(result)):.3g}"
@@ -144,7 +144,7 @@ def explicit_inverse(e: Evidence) -> Iterator[Match]:
         yield Match(
             f"inverts a matrix, {op.makes[0].spec}, to multiply it by {what}",
             [
-                f"{count(flops, 'FLOP')} for an inverse of {rows} columns; {columns} would do: {count(least, 'FLOP')}",
+                f"{count(flops, 'FLOP')} for an inverse of {rows} columns; {columns} need {count(least, 'FLOP')}",
                 *(f"multiplied{one.at}" for one in products if one.line != op.line),
             ],
             f"{advice} A solve also loses fewer digits if the matrix is nearly singular.",
@@ -231,14 +231,14 @@ time at about 1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
 
 @rule(
     "sparse-matmul",
-    "are products with sparse matrices done on what is not zero?",
+    "do products with sparse matrices use only the nonzero entries?",
     "warning",
     traced=True,
     pack=PACK,
     advice=(
-        "Keep the entries that are not zero: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
-        "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, as of differences on a grid, "
-        "write the neighbors out: x[1:] - x[:-1], or jnp.roll."
+        "Keep only the nonzero entries: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
+        "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, such as differences on a grid, use "
+        "neighbors: x[1:] - x[:-1], or jnp.roll."
     ),
 )
 def sparse_matmul(e: Evidence) -> Iterator[Match]:
@@ -260,7 +260,7 @@ def sparse_matmul(e: Evidence) -> Iterator[Match]:
             rows, places = np.nonzero(dense)
             x, kept = np.ones((dense.shape[1], columns), dense.dtype), dense[rows, places]
             yield Match(
-                f"multiplies by {matrix.spec}; {percent(entries[source] / dense.size)} of it is not zero",
+                f"multiplies by {matrix.spec}; {percent(entries[source] / dense.size)} of it is nonzero",
                 [f"{count(entries[source])} of {count(dense.size)} entries, in {size(dense.nbytes)}{op.at}"],
                 op=op,
                 instead=Instead(
@@ -318,8 +318,8 @@ def fft_length(e: Evidence) -> Iterator[Match]:
                 )
             ],
             f"For a convolution or a correlation, pad with zeros: jnp.fft.rfft(x, n={good}), or for both of its "
-            "arguments scipy.fft.next_fast_len of the sum of their lengths. If the length is a choice, as for a grid "
-            "or a window, choose a good one. A spectrum of padded data has other frequencies.",
+            "arguments scipy.fft.next_fast_len of the sum of their lengths. If you can choose the length, as for a "
+            "grid or a window, choose a good one. Padding changes the frequencies of a spectrum.",
             lost=(op.work * op.times, e.program.body.work),
             op=op,
             instead=Instead(
@@ -446,7 +446,7 @@ def categorical_draws(e: Evidence) -> Iterator[Match]:
             [
                 (
                     f"jax.random.categorical makes {count(math.prod(shape))} random numbers{op.at}; "
-                    f"{count(draws * distributions)} would do"
+                    f"{count(draws * distributions)} would be enough"
                 )
             ],
             op=op,
@@ -477,9 +477,9 @@ def _is_gumbel(value: Value) -> bool:
     traced=True,
     pack=PACK,
     advice=(
-        "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then come twice in a batch, which "
-        "stochastic gradient descent mostly tolerates. To use each row once an epoch, permute once before its "
-        "steps, and take parts of that."
+        "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then be in a batch twice, which stochastic "
+        "gradient descent mostly tolerates. To use each row once per epoch, permute once before its steps, and take "
+        "slices."
     ),
 )
 def permuted_draw(e: Evidence) -> Iterator[Match]:
@@ -516,7 +516,7 @@ UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
 
 @rule(
     "recomputed-prefix",
-    "does a loop that writes a sequence go on from where it is?",
+    "does a loop that writes a sequence continue from its last step?",
     "warning",
     traced=True,
     pack=PACK,
@@ -546,9 +546,9 @@ def recomputed_prefix(e: Evidence) -> Iterator[Match]:
                         f"computes {length} positions in each iteration of a loop, to use one",
                         [
                             (
-                                f"{whole.spec} is computed from all that was written, and one position taken of "
-                                f"it{op.at}: {count(work)} operations of an iteration ({percent(work / body.work)}), "
-                                "counted from the shapes"
+                                f"{whole.spec} is computed from everything written so far, and one position of it is "
+                                f"used{op.at}: {count(work)} operations of an iteration "
+                                f"({percent(work / body.work)}), counted from the shapes"
                             ),
                             "the loop then writes one position; the next iteration computes the others again",
                         ],

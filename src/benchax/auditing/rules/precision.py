@@ -194,7 +194,7 @@ def weak_type_promotion(e: Evidence) -> Iterable[Match]:
         ]
         yield Match(
             f"a scalar widens {converts.reads[0].spec} to {converts.makes[0].dtype}",
-            [*list_some(seen), f"{size(added)} more are computed with, as traced"],
+            [*list_some(seen), f"{size(added)} more to compute with, as traced"],
             "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
             "dtype: scale.astype(x.dtype).",
             where=where_of(meets.line),
@@ -210,7 +210,7 @@ def weak_type_promotion(e: Evidence) -> Iterable[Match]:
         yield Match(
             f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
             list_some(seen),
-            "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
+            "If you pass it to the next call, the function compiles a second time. Give it a dtype: "
             "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
             severity="info",
         )
@@ -277,7 +277,7 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     names = name_inputs(e)
     given = [f"{names[i]} {v.spec}" for i, v in enumerate(program.inputs) if v.shape and _is_wide(v)]
     if not is_state or not given or any(_is_wide(v) and v.shape for v in program.outputs):
-        raise NotApplicable("its inputs are float64: it was asked for")
+        raise NotApplicable("its inputs are float64")
     work = [(op, op.work * op.times) for op in program.ops if op.name not in ("scan", "while")]
     wide = sum(n for op, n in work if any(_is_wide(v) and v.shape for v in op.makes))
     total = sum(n for _, n in work)
@@ -441,8 +441,8 @@ def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Match]:
         yield Match(
             "each row of jax.vmap draws the same random numbers",
             list_some(list(drawn)),
-            "Give each row a separate key: jax.random.split(key, n), with in_axes=0 for it. If all rows are meant to "
-            "see the same numbers, nothing needs to be done.",
+            "Give each row a separate key: jax.random.split(key, n), with in_axes=0 for it. If all rows should see "
+            "the same numbers, ignore this.",
             where=where_of(line),
             severity="info",
         )

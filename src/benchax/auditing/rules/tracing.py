@@ -97,7 +97,7 @@ def not_traceable(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"it does not {failure.stage}",
         [*_text_at(where), failure.message],
-        failure.advice or "Call it once by itself, and read the error where it arises.",
+        failure.advice or "Call it by itself, and read the error.",
         where=where,
         # In eager mode this can be correct.
         severity="error" if e.is_jitted else "warning",
@@ -115,15 +115,15 @@ _TRACED = re.compile(r"^(?:Jit)?(?:Tracer|Traced<)\(?(.*?)[)>]", re.MULTILINE)
     "do values of a trace outlive it?",
     "error",
     advice=(
-        "Return the value as an output of the function, and store it outside. A traced value stands for no number; "
-        "using it after the trace is an error (UnexpectedTracerError)."
+        "Return the value as an output of the function, and store it outside. A traced value has no number; using it "
+        "after the trace is an error (UnexpectedTracerError)."
     ),
 )
 def leaked_tracer(e: Evidence) -> Iterable[Match]:
     """Finds values of a trace that outlive it: they are kept in a global, a closure or an object."""
     if (used := _find_use(e)) is not None:
         yield Match(
-            "uses a value of a trace that is over",
+            "uses a value of an earlier trace",
             [used],
         )
         return
@@ -161,7 +161,7 @@ def _find_use(e: Evidence) -> str | None:
     except Exception:  # it does not trace for another reason, which `failure` reports
         return None
     more = len(traced.jaxpr.in_avals) - len(jax.tree.leaves(traced.args_info))
-    return f"its program has {more} inputs more than it is given: values of an earlier trace" if more > 0 else None
+    return f"its program has {more} more inputs than arguments: values of an earlier trace" if more > 0 else None
 
 
 def _leak(e: Evidence) -> str | None:
@@ -192,7 +192,7 @@ class _Trace:
     clock_reads: list[ClockRead]
 
 
-@rule("impure-function", "does it do anything besides giving a result?", "warning")
+@rule("impure-function", "does it have side effects?", "warning")
 def impure_function(e: Evidence) -> Iterable[Match]:
     """Finds a function that does more than give a result: the rest happens while it is traced, and not again.
 
@@ -206,20 +206,20 @@ def impure_function(e: Evidence) -> Iterable[Match]:
     first, second = _trace(e), _trace(e)
     for name, change in changes(second.before, second.after).items():
         yield Match(
-            f"changes {name!r} while it is traced, and not when it runs compiled",
+            f"changes {name!r} while it is traced, but not when it runs compiled",
             [f"{name!r} {change} in one trace", TRACED_TWICE],
-            "Return the new value as an output and store it outside. A compiled call does not run Python: what is "
-            f"done to {name!r} happens once for each new shape, and can hold traced values.",
+            f"Return the new value as an output and store it outside. A compiled call does not run Python: {name!r} "
+            "changes once for each new shape, and can hold traced values.",
             where=_where_named(e.source, name),
             severity=severity,
         )
     if second.printed:
         prints = [call for call in calls(e.source.tree, "print") if isinstance(call.func, ast.Name)] if e.source else []
         yield Match(
-            "prints while it is traced, and not when it runs compiled",
+            "prints while it is traced, but not when it runs compiled",
             [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
-            "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other effects. "
-            "Both make each call wait for Python: measure what they cost before you leave them in.",
+            "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other "
+            "effects. Both make each call wait for Python, so measure their cost before you keep them.",
             where=_first_line(e.source, prints),
             severity=severity,
         )
@@ -227,10 +227,10 @@ def impure_function(e: Evidence) -> Iterable[Match]:
         # Found from the call, not from a difference: in float32, the seconds since 1970 change in steps of 128, so two
         # traces agree.
         yield Match(
-            f"reads the clock by {read.name} while it is traced, and not when it runs compiled",
+            f"reads the clock by {read.name} while it is traced, but not when it runs compiled",
             [f"called by a trace: {read}", TRACED_TWICE],
-            "Compiled, it keeps what it read first. Pass the time as an argument; to time a part of a function, read "
-            "the clock in the compiled program (benchax.clock.stamp).",
+            "The compiled function keeps the first reading. Pass the time as an argument; to time a part of a "
+            "function, read the clock in the compiled program (benchax.clock.stamp).",
             where=(read.file, read.line),
             severity=severity,
         )
@@ -240,11 +240,11 @@ def impure_function(e: Evidence) -> Iterable[Match]:
         drawn = [n for n in nodes if isinstance(n, ast.Call) and _RANDOM.match(ast.unparse(n.func))]
         stored = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
         yield Match(
-            "gives another program each time it is traced",
+            "becomes a different program each time it is traced",
             [difference, TRACED_TWICE],
-            "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
-            "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key of "
-            "jax.random.",
+            "It reads a value that changes on its own: random numbers of Python or NumPy, the time, a counter. The "
+            "compiled function keeps the first value. Pass such values as arguments; for random numbers, pass a key "
+            "of jax.random.",
             where=_first_line(e.source, drawn) or _first_line(e.source, stored) or where_of(line),
         )
 
@@ -287,9 +287,11 @@ def _where_named(source: Source | None, name: str) -> Where | None:
 # ---- host-callback ---------------------------------------------------------------------------------------------------
 
 CALLBACKS = ("debug_callback", "debug_print", "pure_callback", "io_callback")
-COSTS = "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
+COSTS = "Each call waits for Python, copies its operands to the host, and starts the program in a slower way. "
 OF_USER = "Remove debugging output from code that runs often. Write the rest in jax.numpy, or do it outside of jit."
-OF_LIBRARY = "Look for a switch of the package, such as verbose=False. The line named here is your line that causes it."
+OF_LIBRARY = (
+    "Look for an option of the package, such as verbose=False. The line named here is your line that causes it."
+)
 
 
 @rule("host-callback", "does compiled code call Python?", "warning", traced=True)
@@ -316,18 +318,16 @@ def host_callback(e: Evidence) -> Iterable[Match]:
         without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, partial(leave_out, CALLBACKS)))
         tried = try_variant(e, what, without)
         seen.append(tried.sentence)
-    seen += [f"gain not measured of {returning}: they give results, which the rest can need"] * bool(returning)
-    seen += [f"gain not measured of {hidden}: they are in loops or branches"] * (hidden > 0)
-    seen += [
-        "all of them are in branches, as for errors that are raised; whether they run is not known"
-    ] * is_conditional
+    seen += [f"gain not measured for {returning}: the rest of the program can need their results"] * bool(returning)
+    seen += [f"gain not measured for {hidden}: they are in loops or branches"] * (hidden > 0)
+    seen += ["all of them are in branches, such as checks for errors; whether they run is not known"] * is_conditional
     seen += [f"all of them are in an installed package: {library}"] * bool(library)
     # If there are also errors raised by packages, report the user's own, which they can change.
     line = min(
         (op.line for op in ops if op.line), key=lambda line: owner_of(line.rpartition(":")[0]) != "user", default=""
     )
     yield Match(
-        f"{len(ops)} × Python called from compiled code",
+        f"calls Python from compiled code ({len(ops)} ×)",
         seen,
         COSTS + (OF_LIBRARY if library else OF_USER),
         where=where_of(line),
@@ -362,7 +362,7 @@ def debug_settings(e: ProgramEvidence) -> Iterable[Match]:
         )
 
 
-@rule("stale-value", "is all that changes passed as an argument?", "warning", of="program")
+@rule("stale-value", "is every value that changes passed as an argument?", "warning", of="program")
 def stale_value(e: ProgramEvidence) -> Iterable[Match]:
     """Finds globals, closures and attributes that have changed since they were compiled in."""
     _ = e.lines  # raises if calls are not seen
@@ -373,10 +373,10 @@ def stale_value(e: ProgramEvidence) -> Iterable[Match]:
             continue
         told.add((event.by, name))
         yield Match(
-            f"{event.by} was compiled with {name} as it was, and {name} has changed since",
+            f"{event.by} was compiled with an earlier value of {name}",
             [
-                f"{name} went {change}; seen at call {count(call)} of the program",
-                "a compiled call runs no Python: it reads globals, closures and attributes once, when it is traced",
+                f"{name} changed {change}; seen at call {count(call)} of the program",
+                "a compiled function reads globals, closures and attributes once, when it is traced",
             ],
             f"Pass {name} to {event.by} as an argument, and return it if the function changes it. If it must be a "
             "constant of the program, jit the function again (or make it a static argument) when it changes.",

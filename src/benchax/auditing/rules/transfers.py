@@ -163,7 +163,7 @@ class _Held:
 # ---- implicit-transfers -----------------------------------------------------------------------------------------
 
 
-@rule("implicit-transfers", "does data go to and fro without being asked?", "warning")
+@rule("implicit-transfers", "are there implicit transfers?", "warning")
 def implicit_transfers(e: Evidence) -> Iterable[Match]:
     transfers = _watch_call(e)
     if "device to host" not in transfers.sees:
@@ -243,8 +243,7 @@ def _transferred(
     "is data that stays the same put on the device once?",
     "warning",
     of="program",
-    advice="Put it there once, before the loop, and keep what that returns: every call can take the array on the "
-    "device.",
+    advice="Put it there once, before the loop, and pass the array that this returns to every call.",
 )
 def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
     # The first transfer is necessary, and an array that is overwritten in place is new data.
@@ -284,7 +283,7 @@ def _bytes(events: Iterable[Event]) -> int:
 def _repeated(events: list[Event]) -> str:
     copies = sum(event.note.is_new_object for event in events)
     new = f", {count(copies)} times in a new array" if copies else ""
-    same = f"{count(len(events))} times {events[0].note.what} had the contents of the time before, by a sample of it"
+    same = f"{count(len(events))} times {events[0].note.what} had the same contents as before, by a sample of it"
     return f"{same}{new}: {size(_bytes(events))}"
 
 
@@ -305,7 +304,7 @@ def python_lists(e: ProgramEvidence) -> Iterable[Match]:
         if n >= OFTEN and elements >= LONG * n:
             yield Match(
                 f"{by} makes arrays of lists of {count(elements // n)} Python numbers",
-                [f"{count(n)} times, in which the host spent {seconds(lost_s)}: it looks at each number"],
+                [f"{count(n)} times, for which the host spent {seconds(lost_s)}: it reads each number"],
                 where=where_of(where),
                 gain=Gain(f"estimated: at most {seconds(lost_s)} of this run, which the host spent in them"),
                 lost=(lost_s, e.watch.wall_s),
@@ -314,7 +313,7 @@ def python_lists(e: ProgramEvidence) -> Iterable[Match]:
 
 @rule(
     "rounded-inputs",
-    "are numbers that differ still different on the device?",
+    "do different numbers stay different on the device?",
     "warning",
     pack="numerics",
     advice=(
@@ -354,8 +353,8 @@ READ_LESS = (
     "often: every hundredth step, or once at the end with jax.device_get."
 )
 OF_PACKAGE = (
-    "Ask the package not to, or less often: mostly it shows progress, as by progress_bar=True, or calls what you gave "
-    "it after each step."
+    "Look for an option of the package to do this less often. It usually shows progress (progress_bar=True), or "
+    "calls your callback after each step."
 )
 MAKE_ONCE = "Make the array once and on the device, outside of the calls: jnp.asarray(...), or jax.device_put."
 
@@ -387,7 +386,7 @@ COMMON = 0.6
 # ---- wait-per-step ----------------------------------------------------------------------------------------------
 
 
-@rule("wait-per-step", "does the host work on while the device computes?", "warning", of="program")
+@rule("wait-per-step", "does the host keep working while the device computes?", "warning", of="program")
 def wait_per_step(e: ProgramEvidence) -> Iterable[Match]:
     for line in wait_lines(e.log, "wait"):
         file, at = where_of(line.where) or NOWHERE
@@ -475,7 +474,7 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
                 f"the clock is read before {line.name} is done",
                 [
                     f"{interval.clock} {calls}, and no line waits for it",
-                    "a call returns as soon as the work is handed to the device: what is timed is the start of it",
+                    "a call returns as soon as the device has the work, so only its start is timed",
                 ],
                 # Wait before the second reading of the clock, or inside the timed function.
                 where=(file, interval.last if interval.timed is None else at),
@@ -600,7 +599,7 @@ def host_between_calls(e: ProgramEvidence) -> Iterable[Match]:
     found = host_lines(e.log, threading.main_thread().ident) if e.lines is not None else []
     lines = [line for line in found if line.count >= SEVERAL_CALLS]
     if not lines:
-        raise NotApplicable(f"no line was seen to call compiled functions {SEVERAL_CALLS} times")
+        raise NotApplicable(f"no line called compiled functions {SEVERAL_CALLS} times")
     elapsed_s, host_s = sum(line.elapsed_s for line in found), sum(line.host_s for line in lines)
     # The host may have work of its own, such as a simulation. A quarter of the time is not a fault.
     if host_s >= max(LEAST_S, elapsed_s / 4):
@@ -649,8 +648,7 @@ def _spent(stacks: Counter[tuple[str, ...]], at: int) -> Counter[str]:
 # ---- texts ------------------------------------------------------------------------------------------------------
 
 READ_LATER = (
-    "Keep what it reads in a list, as arrays, and read it every hundredth step, or all at once at the end, with "
-    "jax.device_get."
+    "Collect the arrays in a list, and read them every hundredth step, or all at once at the end, with jax.device_get."
 )
 WAIT_ONCE = (
     "Remove the wait: the next call waits for what it needs. Wait once, after the loop or before reading a clock."

@@ -421,7 +421,7 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
             [
                 *list_some([f"{one.name} makes {one.makes[0].spec}{one.at}" for one in costly], 3),
                 f"{count(each)} operations each time, which nothing else needs: {use}",
-                f"{count(wasted)} of {count(total)} operations of a call, counted from the shapes, are done in vain"
+                f"{count(wasted)} of {count(total)} operations of a call, counted from the shapes, are wasted"
                 + ("" if is_known else ", if they are used every second time"),
             ],
             op=op,
@@ -552,8 +552,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                         f"the loop is{loop.at}",
                         "jax.vmap runs it until the last row is done: other rows can take long, or never end",
                     ],
-                    "Let its condition be False for these rows, or give the loop a value for them with which it ends "
-                    "at once.",
+                    "Make its condition False for these rows, or start it with a value for them that ends it at once.",
                     op=loop,
                     severity="warning" if e.trial("compiled").obstacle else "info",
                 )
@@ -659,15 +658,15 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
     open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
     same = list_some([f"{names[i]} {e.program.inputs[i].spec}" for i in used])
     yield Match(
-        f"computes {again[0].op.name} in each call from what never changes",
+        f"computes {again[0].op.name} in each call from arguments that never change",
         [
             *list_some([f"{p.op.name} makes {p.op.makes[0].spec}, {count(p.work)} operations{p.op.at}" for p in again]),
             f"{count(work)} of {count(total)} operations of a call, counted from the shapes{open_loop}",
             f"the same object at each call that was seen, three or more: {', '.join(same)}",
         ],
-        "Compute it once, before the calls, and give the function the result, instead of "
-        f"{' and '.join(list_some([names[i] for i in sorted(again[0].fixed)]))} or in addition: nothing inside of "
-        "jit is kept from call to call.",
+        "Compute it once, before the calls, and pass the result, instead of "
+        f"{' and '.join(list_some([names[i] for i in sorted(again[0].fixed)]))} or in addition: jit keeps nothing "
+        "from call to call.",
         lost=(work, total),
         op=again[0].op,
     )
@@ -720,7 +719,7 @@ def zero_argument_jit(e: Evidence) -> Iterable[Match]:
     if jaxpr.inputs or not jaxpr.equations:
         return
     yield Match(
-        "has no arguments: what it computes is known before it runs",
+        "has no arguments, so its result is known before it runs",
         [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
     )
 
@@ -731,7 +730,7 @@ def _describe_remainder(i: Inspection) -> list[str]:
     if i.counts is not None:
         left = sum(n for opcode, n in i.counts.instructions if opcode not in TRIVIAL)
         computed = "the compiled program computes nothing: XLA did it all at compile time"
-        seen.append(computed if not left else f"{left} instructions are left that compute something")
+        seen.append(computed if not left else f"{left} instructions still compute something")
     if i.constants is not None and i.constants.captured_bytes:
         seen.append(f"it closes over {size(i.constants.captured_bytes)} of arrays")
     if i.constants is not None and i.constants.baked_in_bytes:

@@ -14,7 +14,7 @@ from benchax.experiments.variants import changes, devices, gradients, process_se
 _DEVICES = "several devices; on a CPU they are fake"
 _OVER_DEVICES = Variant(
     "devices",
-    "the batch cut over 1 … N devices",
+    "the batch sharded over 1 … N devices",
     measures=partial(devices.measure_meshes, "1,2,4,8", "devices"),
     needs=_DEVICES,
     only_by_name=True,
@@ -44,12 +44,15 @@ _LISTED = (
     Variant("accumulate-f32", "products and sums of bf16 and f16 accumulated in float32", changes.accumulate_f32),
     Variant(
         "mixed-bf16",
-        "products in bfloat16, everything else as it is: parameters stay float32",
+        "products in bfloat16, everything else unchanged: parameters stay float32",
         changes.mix,
         family="inputs",
     ),
     Variant(
-        "mixed-f16", "products in float16, everything else as it is; the loss is scaled", changes.mix, family="inputs"
+        "mixed-f16",
+        "products in float16, everything else unchanged; the loss is scaled",
+        changes.mix,
+        family="inputs",
     ),
     Variant(
         "static",
@@ -74,7 +77,7 @@ _LISTED = (
     Variant("unroll", "loops of scan with 4 iterations written out (unroll=8)", changes.unroll),
     Variant(
         "hoist",
-        "products in a scan that need no carry computed before it, for all iterations at once",
+        "products in a scan that don't need the carry, computed before it for all iterations",
         changes.hoist_products,
     ),
     Variant(
@@ -112,7 +115,7 @@ _LISTED = (
     replace(
         _OVER_DEVICES,
         name="mesh",
-        title="batch and matrices cut over meshes of two axes",
+        title="batch and matrices sharded over meshes of two axes",
         measures=partial(devices.measure_meshes, "8x1,4x2,2x4", "mesh (data x model)"),
     ),
     Variant(

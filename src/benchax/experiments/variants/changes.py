@@ -81,14 +81,14 @@ from benchax.units import count, number, plural, read_duration, size
 def jit(asked: Asked) -> ChangedCase:
     case = asked.case
     if case.jit:
-        raise NotMeasured("it is jitted as it is; the variant eager shows what that gains")
+        raise NotMeasured("it is already jitted; the variant eager shows what that gains")
     jitted = replace(case, jit=True, id=replace(case.id, variant=""))
     return ChangedCase(jitted, facts=lambda eager, jitted, c: _break_even(jitted.build_s, c, is_eager_first=True))
 
 
 def eager(asked: Asked) -> ChangedCase:
     if not asked.case.jit:
-        raise NotMeasured("it is not jitted as it is; the variant jit shows what that would gain")
+        raise NotMeasured("it is not jitted; the variant jit shows what that would gain")
     return ChangedCase(
         replace(asked.plain, jit=False, donate=()),
         facts=lambda jitted, eager, c: _break_even(jitted.build_s, c, is_eager_first=False),
@@ -118,7 +118,7 @@ def convert(asked: Asked) -> ChangedCase:
     if not floats:
         raise NotAvailable("no input is a float array")
     if all(leaf.dtype == dtype for leaf in floats):
-        raise NotMeasured(f"all float inputs are {short} as they are")
+        raise NotMeasured(f"all float inputs are already {short}")
     return ChangedCase(
         replace(asked.plain, inputs=partial(converted, asked.plain, asked.seed, dtype)),
         tolerance=tolerance(dtype),
@@ -194,7 +194,7 @@ def mix(asked: Asked) -> ChangedCase:
     reached = sum(map(_is_product, every_equation(asked.program)))
     if not reached:
         raise NotAvailable("it has no matrix product and no convolution in float32")
-    fn, facts = asked.plain.fn, [("changed", f"{reached} products, accumulated in float32; all else is as it was")]
+    fn, facts = asked.plain.fn, [("changed", f"{reached} products, accumulated in float32, and nothing else")]
     if scale > 1 and takes_gradients(fn, asked.inputs):
         fn = WithGradients(fn, partial(_scale_loss, scale))
         facts.append(("loss scale", str(scale)))
@@ -268,13 +268,13 @@ def unroll(asked: Asked) -> ChangedCase:
 def hoist_products(asked: Asked) -> ChangedCase:
     """Computes parts that need no carry before the loop."""
     if asked.given is not None:
-        raise UsageError(asked.text, "nothing: what can be taken out is found")
+        raise UsageError(asked.text, "nothing: benchax finds what can be hoisted")
     scans = _scans(asked)
     if not scans:
         raise NotMeasured(NO_SCAN)
     taken = sum(parts.taken for parts in map(split_scan, scans) if parts is not None)
     if not taken:
-        raise NotAvailable("each product in its loops needs what the iteration before has made")
+        raise NotAvailable("each product in its loops needs a result of the iteration before")
     return _rewrite(asked, hoist, f"{plural(taken, 'product')} of each iteration")
 
 
@@ -301,7 +301,7 @@ def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCas
     """
     case = asked.plain
     if case.donate:
-        raise NotMeasured("it donates arguments as it is")
+        raise NotMeasured("it already donates arguments")
     # Shapes are enough to choose, so nothing is allocated.
     inputs = abstract_inputs(case)
     if asked.given is None:
@@ -312,7 +312,7 @@ def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCas
 
     def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:
         reused = "" if now.plan.alias_bytes is None else f"; outputs reuse {size(now.plan.alias_bytes)} of them"
-        return ("donated", names + reused), ("fed", "a copy for each call, made before the clock starts")
+        return ("donated", names + reused), ("copies", "one for each call, made before timing")
 
     return ChangedCase(replace(case, donate=chosen), facts=describe)
 
@@ -330,11 +330,9 @@ def _donatable(case: Case, inputs: Inputs, held: frozenset[int | str]) -> Positi
     left_out = {*inputs.static, *held}
     chosen = tuple(name for name, tree in everything.items() if name not in left_out and _takes(tree, free))
     if not chosen and any(_takes(tree, free) for name, tree in everything.items() if name in held):
-        raise NotAvailable("the program still had what it could donate when it called the function again")
+        raise NotAvailable("the program used every argument again that it could donate")
     if not chosen:
-        raise NotAvailable(
-            "no argument has an array of the shape and dtype of an output, so that no output could reuse one"
-        )
+        raise NotAvailable("no argument has an array of the shape and dtype of an output, so no output could reuse one")
     return chosen
 
 

@@ -314,7 +314,7 @@ def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) ->
             say(f"mesh {label}", again=True)
             tried = functools.partial(_try_mesh, call, batch, shape, inputs, expected, is_timed=not is_fake)
             found.append(attempt(math.prod(shape), label, tried, "mesh"))
-    told = "times are of one process, one after the other, and no comparison in pairs"
+    told = "times are from one process, one after the other, not compared in pairs"
     if is_fake:
         told = (
             f"{len(jax.devices())} fake devices share {count_cores()} cores: counts and bytes are real, times and the "
@@ -399,7 +399,7 @@ def _memory_facts(compiled: Any) -> Facts:
 # ---- stages with micro-batches --------------------------------------------------------------------------------------
 
 Stage = Callable[[Any], Any]
-TITLE = "micro-batches through stages on a device each"
+TITLE = "micro-batches through stages, each on its own device"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 """So that one fake device is about one core."""
 MICRO_BATCHES = (1, 2, 4, 8)
@@ -540,7 +540,7 @@ def pipeline(
     numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(functools.partial(_chain, stages), (x,), name=name or f"pipeline of {len(stages)} stages")
-    baseline = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are those that are expected")
+    baseline = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are the expected ones")
     environment = capture(with_jax=False)
     with show_progress(progress) as report:
         try:
@@ -583,7 +583,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
             say(f"{parts} micro-batches", again=True)
             points.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
     where = f"{count} fake devices with a thread each; " if is_fake else ""
-    sentence = f"{where}times are of one process, one after the other, and no comparison in pairs"
+    sentence = f"{where}times are from one process, one after the other, not compared in pairs"
     if skip_reason:
         sentence = f"{skip_reason}: results and bytes are real; times, busy and idle devices are not measured"
     return replace(told, points=tuple(points), sentence=sentence)
@@ -655,7 +655,7 @@ def _try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, is_timed: bool)
     facts = (predicted, *record(lambda: pipe(parts), pipe.devices, IDLE, idle_of), handed)
     time = time_calls(lambda: pipe(parts))
     # A median without an interval is not reported.
-    untimed = ("not timed:", "each reading is so like the one before it that their median has no interval")
+    untimed = ("not timed:", "each reading resembles the one before, so their median has no interval")
     return ((*facts, untimed), None) if time.low is None else (facts, time)
 
 
@@ -668,7 +668,7 @@ def _split_batch(batch: Any, count: int) -> list[Any]:
     """Parts of equal length, ready on the first device."""
     rows = count_rows(batch)
     if rows is None:
-        raise NotAvailable("x is no batch: an array, or a tree of arrays with as many rows")
+        raise NotAvailable("x isn't a batch: an array, or a tree of arrays with as many rows")
     if rows % count:
         raise NotAvailable(f"the {rows} rows of x do not divide into {count} micro-batches")
     length = rows // count
@@ -679,5 +679,5 @@ def _split_batch(batch: Any, count: int) -> list[Any]:
 
 def _together(outputs: list[Any]) -> Any:
     if any(not leaf.shape for leaf in jax.tree.leaves(outputs)):
-        raise NotAvailable("the last stage gives a scalar for each micro-batch: no rows that can be put together")
+        raise NotAvailable("the last stage returns a scalar for each micro-batch, so there are no rows to join")
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(outputs))

@@ -116,9 +116,7 @@ def _argument(inputs: Inputs) -> int:
         leaves = jax.tree.leaves(tree)
         if i not in inputs.static and leaves and all(map(is_float, leaves)):
             return i
-    raise NotAvailable(
-        "no argument by position consists of float arrays that a gradient could be taken with respect to"
-    )
+    raise NotAvailable("no positional argument consists of float arrays, which a gradient needs")
 
 
 def _check_loss(returned: Any) -> None:
@@ -127,8 +125,7 @@ def _check_loss(returned: Any) -> None:
     if not is_array or returned.shape or not jnp.issubdtype(returned.dtype, jnp.floating):
         what = f"{returned.dtype}{list(returned.shape)}" if is_array else f"{len(leaves)} arrays in a structure"
         raise NotAvailable(
-            f"it returns {what}, and this is about the gradient of a loss, which returns one float: give the loss, "
-            "not the step that differentiates it"
+            f"it returns {what}: pass the loss, which returns one float, not the step that differentiates it"
         )
 
 
@@ -220,8 +217,7 @@ def remat(asked: Asked) -> ChangedCase:
     way = _read_ways(asked)[0]
     if not takes_gradients(asked.plain.fn, asked.inputs):
         raise NotAvailable(
-            "it takes no gradient that can be seen while it is traced (jax.grad, jax.value_and_grad), and is no loss, "
-            "which returns one float"
+            "its trace shows no gradient (jax.grad, jax.value_and_grad), and it isn't a loss, which returns one float"
         )
     return change_step(replace(asked.plain, jit=True), asked.inputs, way, (("recomputed", way.title),))
 

@@ -186,11 +186,11 @@ def measure_cache(asked: Asked) -> Measure:
         row = VariantRow(
             name,
             title,
-            reason="compared are times to build",
+            reason="build times are compared",
             compile_s=median(warm.build_s for _, warm in first),
             facts=_facts([*first, *again], comparison),
             sentence=_sentence(comparison, first),
-            absent=(Absent("comparison", "a call runs the same program: compared are times to build"),),
+            absent=(Absent("comparison", "a call runs the same program, so build times are compared"),),
         )
         return (row,)
 

@@ -256,7 +256,7 @@ def _pays_off(one: Counted, c: Comparison) -> str:
     if c.verdict != "faster" or not c.ratio or not c.baseline_value or not one.programs:
         return ""
     calls = math.ceil(one.lost_s / one.programs / saved_s(c, c.ratio))
-    return f"; a program of its own pays after about {count(calls)} calls with this value"
+    return f"; a separate program pays after about {count(calls)} calls with this value"
 
 
 # ---- inputs of many sizes -------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def measure_shapes(asked: Asked) -> Measure:
             lost = f"which cost {seconds(one.lost_s)} in first calls"
             waste = _describe_waste(padded[way], found[EXACT], one) if way != EXACT else ""
             sentence = "; ".join(filter(None, (f"{programs}, {lost}", waste)))
-            reason = "size by size, below" if own else "the others are compared with it, where they pad"
+            reason = "size by size, below" if own else "the baseline of the others, where they pad"
             row = VariantRow(f"shapes: {way}", SHAPE_TITLES[way], facts=facts)
             mistake = "zeros at the end change the useful part, so it needs a mask: "
             rows.append(_counted_row(row, one, reason, sentence, mistake))

@@ -93,7 +93,7 @@ def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None
     limit_s, share = (AUTO_LIMIT_S, "below 1 %") if kept == ("wall",) else (DEVICE_LIMIT_S, "a small part")
     left = [name for name in short if name not in kept]
     why = f"a call takes {seconds(call_s)}{of}, above {seconds(limit_s)}, where dispatch is {share} of it"
-    return Choice(kept, tuple((name, f"{why}; ask by --timer {','.join(left)}") for name in left))
+    return Choice(kept, tuple((name, f"{why}; --timer {','.join(left)} measures it") for name in left))
 
 
 def names_for_others(text: str, taken: Sequence[Samples]) -> tuple[str, ...]:
@@ -111,4 +111,4 @@ def why_not_needed(name: str, text: str, taken: Sequence[Samples]) -> str:
     resident = next((s.summary.median_s for s in taken if s.timer == "in_graph"), 0.0)
     if name != "loop" or text != "auto" or resident < BRACKETED_S:
         return ""
-    return "in_graph has answered the same question; ask by --timer in_graph,loop"
+    return "in_graph has answered the same question; --timer in_graph,loop measures both"

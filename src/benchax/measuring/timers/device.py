@@ -327,5 +327,5 @@ def _kernels(measure: Callable[..., Any], subject: Subject, calls: int) -> list[
         raise NotMeasured("it ran no kernel on the GPU")
     each_ms = times_ms if isinstance(times_ms, list) else [times_ms]
     if len(each_ms) != calls:
-        raise NotMeasured(f"CUPTI told the times of {len(each_ms)} calls out of {calls}")
+        raise NotMeasured(f"CUPTI reported the times of {len(each_ms)} calls out of {calls}")
     return [round(ms * 1e6) for ms in each_ms]

@@ -30,7 +30,7 @@ _Called = Sequence[tuple[str, Computation]]
 
 _NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
-_PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}
+_PARTS = {"body": "body", "condition": "condition: continue?", "to_apply": "called", "calls": "inside"}
 
 Role = Literal[
     "parameter",
