@@ -235,7 +235,7 @@ def test_a_damaged_file_is_left_by_readers_and_set_aside_with_its_wal_by_writers
         assert error.value.hint.startswith("the next row that is written sets the file aside")
 
         Path(f"{path}-wal").write_bytes(b"readings nobody has copied yet")
-        with pytest.warns(UserWarning, match=r"was damaged(.|\n)*nothing of ours in it could be read"):
+        with pytest.warns(UserWarning, match=r"was damaged(.|\n)*nothing of benchax in it could be read"):
             store.append(measured("after"))
 
     aside = sorted(path.parent.glob("benchax.db.damaged-*Z*"))

@@ -410,7 +410,7 @@ class Measurement(SelfRendering):
         >>> m.case.name, m.signature, m.stages.compile_s > 0
         ('abs', 'f32[8]', True)
         >>> m.why_absent("samples.wall")
-        "only stages='build' was asked for"
+        "only stages='build' was requested"
     """
 
     case: CaseId
