@@ -69,7 +69,7 @@ def test_what_is_no_version_that_benchax_runs_with_is_refused(version: str) -> N
     [
         (NOT_THERE_UV, UsageError, "there is no jax 9.9.9"),
         (NOT_THERE_PIP, UsageError, "one of: 0.9.1, 0.9.2"),
-        (NO_NETWORK_PIP, NotAvailable, "for want of a network"),
+        (NO_NETWORK_PIP, NotAvailable, "without a network"),
         (NO_NETWORK_UV, NotAvailable, "dns error"),
         (FULL_DISK, NotAvailable, "No space left on device"),
     ],

@@ -68,7 +68,7 @@ def test_doctor_shows_readings_and_advice(benchax: Benchax, project: Path) -> No
     assert "  time lost " in done.out
     # pytest itself is a reason: its threads, or JAX_PLATFORMS that these tests set.
     assert "\nremarks\n" in done.out
-    assert done.err.startswith("looking at this machine")
+    assert done.err.startswith("observing this machine")
 
 
 def test_doctor_as_json_is_one_object(benchax: Benchax, project: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_slip_in_a_setting_is_pointed_out_and_functions_and_modules_are_no_set
     done = benchax("grid", "grid.py")
 
     assert done.code == 0
-    (slip,) = [line for line in done.err.splitlines() if "no setting of a grid" in line]
+    (slip,) = [line for line in done.err.splitlines() if "isn't a setting of a grid" in line]
     assert "'timout_s', which isn't a setting of a grid; 'timeout_s' is" in slip
 
 

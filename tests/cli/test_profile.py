@@ -209,7 +209,7 @@ def test_what_was_written_before_a_program_was_killed_is_shown(benchax: Benchax,
 
     assert done.code == 137
     assert "self time" in done.err
-    assert "this is what had been written before" in done.err
+    assert "this was written before" in done.err
 
 
 def test_a_trace_that_was_being_moved_when_its_program_was_killed_is_found(

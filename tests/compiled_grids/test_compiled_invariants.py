@@ -169,4 +169,4 @@ def test_work_that_cannot_be_found_is_not_said_to_be_timed_nor_that_of_a_users_j
 
     assert why == "its work cannot be found in the optimised program of the grid"
     assert (inside.unproved, inside.circumstances) == (None, None)
-    assert "is not shown, because the grid was called inside a jax.jit" in inside.table()
+    assert "is unknown, because the grid was called inside a jax.jit" in inside.table()

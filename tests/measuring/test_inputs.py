@@ -155,7 +155,7 @@ def test_a_function_of_the_inputs_says_it_for_each_case() -> None:
     ("work", "why"),
     [
         (lambda x: {"rows": x.nothing}, "its function raised AttributeError"),
-        (lambda x: {"rows": 0}, "its function returned what says no amounts"),
+        (lambda x: {"rows": 0}, "its function returned no valid amounts"),
         (lambda x: None, ""),
     ],
 )

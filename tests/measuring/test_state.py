@@ -356,7 +356,7 @@ def test_a_compiled_grid_refuses_what_changes_its_arguments() -> None:
 def test_variants_are_not_made_of_what_changes_its_arguments() -> None:
     net = model()
 
-    with pytest.raises(NotAvailable, match=r"'step' changes model.*in place, and variants are made of"):
+    with pytest.raises(NotAvailable, match=r"'step' changes model.*in place, and variants need"):
         plain(make_case(nnx.jit(step), (net, optimizer(net), X, Y)))
 
     assert plain(make_case(nnx.jit(forward), (nnx.Linear(4, 1, rngs=nnx.Rngs(0)), X))).fn is forward

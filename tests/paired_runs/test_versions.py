@@ -192,7 +192,7 @@ def test_a_stored_baseline_beside_now_and_beside_another_stored_one(project: Pat
         benchax.compare_stored("v1", "v1", "benchmarks")
     with pytest.raises(UsageError, match=r"params=\['n=3'\] is given with the stored candidate"):
         benchax.compare_stored("v1", "v1", params="n=3")
-    with pytest.raises(UsageError, match=r"'v7' is no baseline, run or commit"):
+    with pytest.raises(UsageError, match=r"'v7' isn't a baseline, run or commit"):
         benchax.compare_stored("v7")
 
 

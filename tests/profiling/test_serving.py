@@ -94,7 +94,7 @@ def test_only_this_machine_is_listened_to_and_a_port_that_is_taken_is_said(serve
 
 
 def test_a_second_recording_is_refused_while_the_first_goes_on(server: ProfileServer, tmp_path: Path) -> None:
-    with begun(server), pytest.raises(NotMeasured, match="is being recorded for somebody else"):
+    with begun(server), pytest.raises(NotMeasured, match="another client is recording the program"):
         attach(server.port, SHORT, tmp_path)
 
 

@@ -433,7 +433,7 @@ def test_where_it_is_not_known_what_was_dropped_nothing_is_claimed() -> None:
 
     assert [a.is_aliased for a in found.arguments] == [None, None]
     assert found.aliased_bytes is None
-    assert "does not tell which it dropped" in found.arguments[0].why_not
+    assert "doesn't report which it dropped" in found.arguments[0].why_not
 
 
 def test_what_could_be_donated_is_what_has_an_output_like_it_that_no_argument_is_for() -> None:

@@ -196,7 +196,7 @@ def test_a_text_formats_nothing(written: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "python"),
     [
-        ("ask by --timer in_graph,loop", 'ask by timer="in_graph,loop"'),
+        ("--timer in_graph,loop measures both", 'timer="in_graph,loop" measures both'),
         ("one was requested; --processes 5", "one was requested; processes=5"),
         ("--processes 5, or --processes 9 if it is noisy", "processes=5, or processes=9 if it is noisy"),
         ("a fresh one (--cold-process) shows the cost", "a fresh one (cold_process=True) shows the cost"),

@@ -236,8 +236,10 @@ def test_the_values_at_the_peak_have_roles_and_lines_and_what_would_free_them() 
     assert "f32[8,256,64]" in shown
     assert "residual" in shown
     assert "test_inspection.py:" in shown
-    assert "are residuals, kept on the way forward for the way back: jax.checkpoint would compute them again" in shown
-    assert "outputs could have the memory of 128 KiB of arguments, if those were donated" in shown
+    assert (
+        "are residuals, kept from the forward pass for the backward pass: jax.checkpoint would recompute them" in shown
+    )
+    assert "outputs could reuse 128 KiB of arguments if you donate them" in shown
     head, *by_line = text_of(found, "cost").partition("by line\n")[2].splitlines()
     assert head.split("  ")[-1].strip() == "at the peak"
     assert any("test_inspection.py" in line and line.rstrip().endswith("KiB") for line in by_line)

@@ -65,7 +65,7 @@ def test_a_name_means_the_run_that_it_was_given_to_last_and_can_be_taken_back(st
 
     remove(store, "main")
     assert [b.name for b in list_baselines(store)] == [odd]
-    with pytest.raises(UsageError, match="'main' is no baseline, run or commit"):
+    with pytest.raises(UsageError, match="'main' isn't a baseline, run or commit"):
         rows_of(store, "main")
 
     set_baseline(store, "main", "r1")

@@ -301,5 +301,5 @@ def test_what_only_jax_has_comes_back_and_order_and_strides_do_not_matter() -> N
 
 
 def test_bytes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 bytes are no array"):
+    with pytest.raises(ValueError, match="3 bytes aren't an array"):
         rebuild_array({"dtype": "<f4", "shape": [1]}, memoryview(bytearray(3)))

@@ -79,7 +79,7 @@ def test_a_delay_in_one_rank_is_found_and_named(run: Any) -> None:
     [
         ("dies", {}, "crashed", "rank 1 of 2 ranks: the process was killed by SIGKILL in trace"),
         ("raises", {}, "error", "rank 1 of 2 ranks: ValueError: no such thing"),
-        ("exchanges_more", {}, "error", "rank 1 compiled a program that exchanges other data than the others' do"),
+        ("exchanges_more", {}, "error", "rank 1 compiled a program that exchanges different data than the others"),
         ("hangs", {"timeout_s": 3.0}, "timeout", "rank 1 of 2 ranks: trace took longer than "),
         ("differs", {"mesh": None}, "wrong_output", "rank 1: out[0:64] differs from that of rank 0"),
     ],

@@ -104,7 +104,7 @@ def test_what_the_pairs_could_not_tell_is_not_called_fine() -> None:
     with pytest.raises(NotMeasured) as error:
         list(not_jitted.check(e))
 
-    assert error.value.problem.startswith("the comparison with jax.jit is undecided, though 24.6×")
+    assert error.value.problem.startswith("the comparison with jax.jit is undecided (24.6×")
     assert error.value.problem.endswith("could have been missed")
 
 
@@ -192,8 +192,8 @@ def test_of_one_function_jitted_and_not_at_most_one_rule_speaks_and_both_advise_
     assert len(without) + len(within) <= 1
     for finding in (*without, *within):
         pays = jitted_takes < 1
-        assert finding.advice.startswith("Decorate it with jax.jit where" if pays else "Leave jax.jit away where")
-        assert "nothing is to be done: a jit within a jit costs nothing" in finding.advice
+        assert finding.advice.startswith("Use jax.jit if" if pays else "Don't jit it where")
+        assert "do nothing: a jit within a jit costs nothing" in finding.advice
 
 
 # ---- vmap-of-jit -----------------------------------------------------------------------------------------------------
@@ -401,8 +401,8 @@ def test_without_a_profile_the_finding_shows_what_one_would_show(
 
     assert finding.title.startswith("hasn't been profiled since its file changed; the hottest operation is ")
     assert finding.where == (model.__file__, 7)
-    assert "from the working one: 1, at most" in finding.seen[0]
-    assert "calls were profiled just now, compiled" in finding.seen[1]
+    assert "searched 1 folders, " in finding.seen[0]
+    assert "compiled calls just now; shares" in finding.seen[1]
     assert "(model.py:5), " in finding.seen[1]
     assert finding.seen[2].startswith("cpu:0 was busy for ")
     assert finding.gain is None

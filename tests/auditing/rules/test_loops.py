@@ -461,7 +461,7 @@ def test_it_names_the_scan_its_body_and_what_is_read(ask_about: Any) -> None:
         (__file__, advance.__code__.co_firstlineno),
     ]
     assert f"(slice at {__file__}:{last.__code__.co_firstlineno + 1})" in finding.seen[0]
-    assert "holds the last step's" in finding.advice
+    assert "Read the last step's value" in finding.advice
 
 
 def test_of_lax_map_it_names_the_call(ask_about: Any) -> None:

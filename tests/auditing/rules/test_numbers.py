@@ -87,9 +87,13 @@ def test_what_gives_no_nan_is_fine(ask_about: Any, fn: Any) -> None:
 @pytest.mark.parametrize(
     ("fn", "given", "why"),
     [
-        (lambda x: x + 1, X * np.nan, "and so did what it was given at the call that was kept"),
-        (lambda x: jnp.where(x > 0, x, jnp.nan), X, "none arises but of a NaN in the program"),
-        (lambda x: jax.lax.while_loop(lambda y: y[0] < 1, lambda y: y + 1, jnp.sqrt(x)), X, "too long to be run again"),
+        (lambda x: x + 1, X * np.nan, "and the arguments of the call that was kept already hold NaN"),
+        (lambda x: jnp.where(x > 0, x, jnp.nan), X, "NaN arises only from a NaN in the program"),
+        (
+            lambda x: jax.lax.while_loop(lambda y: y[0] < 1, lambda y: y + 1, jnp.sqrt(x)),
+            X,
+            "takes too long to run again",
+        ),
     ],
 )
 def test_what_does_not_arise_in_it_is_not_told(ask_about: Any, fn: Any, given: Any, why: str) -> None:
@@ -167,10 +171,10 @@ def test_numbers_from_one_that_leave_the_axis_are_found(ask_about: Any, fn: Any)
 @pytest.mark.parametrize(
     ("fn", "what"),
     [
-        (lambda table, index: table[index], "JAX reads at the nearest index that is within"),
-        (lambda table, index: jnp.take(table, index, axis=0), "JAX gives NaN"),
+        (lambda table, index: table[index], "JAX reads at the nearest valid index"),
+        (lambda table, index: jnp.take(table, index, axis=0), "JAX returns NaN"),
         (lambda table, index: table.at[index].set(0.0), "writes there are dropped"),
-        (lambda table, index: table[index, index], "JAX reads at the nearest index"),
+        (lambda table, index: table[index, index], "JAX reads at the nearest valid index"),
     ],
 )
 def test_it_says_what_jax_does_there(ask_about: Any, fn: Any, what: str) -> None:

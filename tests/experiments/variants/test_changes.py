@@ -470,7 +470,7 @@ def test_any_text_names_arguments_or_is_refused(text: str) -> None:
     ("fn", "jit", "kind", "why"),
     [
         (lambda x: x.sum(), True, NotAvailable, "no output could reuse"),
-        (jax.jit(lambda x: x + 1, donate_argnums=0), True, NotMeasured, "donates arguments as it is"),
+        (jax.jit(lambda x: x + 1, donate_argnums=0), True, NotMeasured, "already donates arguments"),
         (lambda x: x + 1, False, NotAvailable, "only a jitted function"),
     ],
 )

@@ -609,7 +609,7 @@ def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None
 @pytest.mark.parametrize(
     ("last", "x", "why"),
     [
-        (jnp.sum, jnp.ones(8), "the last stage gives a scalar for each micro-batch"),
+        (jnp.sum, jnp.ones(8), "the last stage returns a scalar for each micro-batch"),
         (jnp.sin, jnp.float32(1), "x isn't a batch"),
     ],
 )
