@@ -202,7 +202,7 @@ def test_an_old_database_is_read_and_left_as_it_is_until_the_next_row_or_name(ol
     assert list_baselines(old) == []
     assert comparisons.history(old, CaseId("f")) == []
     assert [program(old, m) for m in found] == [None, None]
-    with pytest.raises(UsageError, match="'v1' is no baseline"):
+    with pytest.raises(UsageError, match="'v1' isn't a baseline"):
         rows_of(old, "v1")
     assert Path(old.where).read_bytes() == before
 
