@@ -446,7 +446,7 @@ def test_what_is_no_profile_of_it(
 def test_a_function_that_takes_its_buffers_is_profiled_too(project: Path, ask_about: Any) -> None:
     finding = ask_about("profile-missing", lambda x: x * 2, "f32[128]", donate=(0,)).one
 
-    assert finding.seen[1].startswith("5 calls ")
+    assert finding.seen[1].startswith("profiled 5 compiled calls ")
 
 
 def test_what_takes_long_is_not_profiled_in_passing(
