@@ -453,7 +453,7 @@ def of_map(x: Any, w: Any) -> Any:
 def test_it_names_the_scan_its_body_and_what_is_read(ask_about: Any) -> None:
     finding = ask_about("stacked-outputs", last, X_OF_STACKS, W_OF_STACKS).one
 
-    assert finding.title == "stacks 25.0 MiB in a scan; 128 KiB would do"
+    assert finding.title == "stacks 25.0 MiB in a scan; 128 KiB would be enough"
     assert (finding.severity, finding.gain_bytes > 20 << 20) == ("warning", True)
     assert finding.gain.startswith("estimated: at most ")
     assert finding.lines == [
