@@ -68,7 +68,7 @@ def test_what_is_no_version_that_benchax_runs_with_is_refused(version: str) -> N
     ("said", "error", "words"),
     [
         (NOT_THERE_UV, UsageError, "there is no jax 9.9.9"),
-        (NOT_THERE_PIP, UsageError, "one of: 0.9.1, 0.9.2"),
+        (NOT_THERE_PIP, UsageError, "Choices: 0.9.1, 0.9.2"),
         (NO_NETWORK_PIP, NotAvailable, "without a network"),
         (NO_NETWORK_UV, NotAvailable, "dns error"),
         (FULL_DISK, NotAvailable, "No space left on device"),

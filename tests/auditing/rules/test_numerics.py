@@ -290,7 +290,7 @@ def test_draws_with_a_number_for_each_category_are_found(ask_about: Any, fn: Any
 
     assert finding.title == "4.00 k draws of 600 categories make a random number for each pair"
     assert "makes 2.40 M random numbers" in finding.seen[0]
-    assert "; 4.00 k would do" in finding.seen[0]
+    assert "; 4.00 k would be enough" in finding.seen[0]
 
 
 def test_draws_of_several_distributions_are_told_together(ask_about: Any) -> None:
@@ -299,7 +299,7 @@ def test_draws_of_several_distributions_are_told_together(ask_about: Any) -> Non
 
     finding = ask_about("categorical-draws", species, jax.random.split(KEY, 2), jnp.zeros((2, 600))).one
 
-    assert finding.seen[0].endswith("; 8.00 k would do")
+    assert finding.seen[0].endswith("; 8.00 k would be enough")
 
 
 @pytest.mark.parametrize(("calls", "fn", "count"), [(0, sites, 0), (20, sites, 1), (0, in_a_loop_of_categories, 1)])
