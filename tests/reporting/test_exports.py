@@ -44,7 +44,7 @@ JSON = ("bencher", "github-action", "json", "pytest-benchmark")
 
 def test_an_unknown_format_is_refused_with_the_nearest() -> None:
     with pytest.raises(
-        UsageError, match=r"unknown format 'jUnit'\nexpected 'junit'\? Permitted is one of: asv, bencher"
+        UsageError, match=r"unknown format 'jUnit'\nexpected 'junit'\? Choices: asv, bencher"
     ):
         check_format("jUnit")
     for name in NAMES:
@@ -201,7 +201,7 @@ def test_the_headline_is_told_of_where_no_timer_is_named() -> None:
 
 
 def test_a_timer_that_no_case_has_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"no case was timed by 'lop'\nexpected 'loop'\? Permitted is one of: loop"):
+    with pytest.raises(UsageError, match=r"no case was timed by 'lop'\nexpected 'loop'\? Choices: loop"):
         entries([with_samples(Samples("wall", 1, (3.0,)), Samples("loop", 2, (4.0,)))], timer="lop")
 
 
