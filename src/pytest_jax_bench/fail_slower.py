@@ -31,7 +31,7 @@ from pytest_jax_bench import side_by_side
 from pytest_jax_bench.baseline import Row, has
 
 Limits = Mapping[Metric, gate.Limit]
-SAME_PROGRAM = f"same: {side_by_side.SAME_PROGRAM}"
+SAME_PROGRAM = f"same: {side_by_side.SAME.why}"
 
 
 @dataclass(frozen=True)

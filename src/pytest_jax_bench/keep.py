@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
@@ -119,8 +119,8 @@ def keep_measurement(
         gated = _run_gate(call, measured, context, old, row)
         if gated and gated.verdict:
             verdicts["jit"] = MetricVerdict(gated.verdict, gated.text, gated.change)
-        elif old and (judged := _judge(old, measured, verdicts.get("jit"), rounds, context)):
-            verdicts["jit"] = judged
+        elif old:
+            verdicts = _judge(old, measured, verdicts, rounds, context)
         notes += gated.notes if gated else ()
         context.keep(_make_record(call, row, old, verdicts, gated, notes, measured, context))
     return BenchData(complete(row), measured.jit, measured.eager, context.nodeid, tuple(notes))
@@ -146,22 +146,33 @@ def _run_gate(
 
 
 def _judge(
-    old: dict[str, Any], measured: StepResults, known: MetricVerdict | None, rounds: Rounds, context: BenchContext
-) -> MetricVerdict | None:
-    """The verdict of the two programs on the run time, if stored times don't decide and the programs may run.
+    old: dict[str, Any],
+    measured: StepResults,
+    known: dict[str, MetricVerdict],
+    rounds: Rounds,
+    context: BenchContext,
+) -> dict[str, MetricVerdict]:
+    """Lets the two programs decide on the run time, if stored times don't and the programs may run.
 
-    A busy machine makes stored times differ by any factor, so the same program is neither slower nor faster.
+    A busy machine makes stored times differ by any factor. So the same program is neither slower nor faster, and
+    neither is compiling it.
     """
     is_left_out = context.settings.no_judge or context.settings.fail_slower or rounds.calls_per_round is not None
-    if known is None or is_left_out or measured.jit is None or measured.error:
+    if "jit" not in known or is_left_out or measured.jit is None or measured.error:
         return known
     from pytest_jax_bench import side_by_side
 
-    if known.verdict != "unclear":
-        is_same = side_by_side.is_same_program(old, measured.jit)
-        return MetricVerdict("same", side_by_side.SAME_PROGRAM) if is_same else known
-    judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"))
-    return judged if judged.verdict != "unclear" else MetricVerdict("unclear", f"{known.why}; {judged.why}")
+    judged = known["jit"]
+    if judged.verdict == "unclear":
+        judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"))
+        if judged.verdict == "unclear":
+            judged = replace(judged, why=f"{known['jit'].why}; {judged.why}")
+    elif side_by_side.is_same_program(old, measured.jit):
+        judged = side_by_side.SAME
+    found = known | {"jit": judged}
+    if judged == side_by_side.SAME and "compile" in known and known["compile"].verdict != "unclear":
+        found["compile"] = judged
+    return found
 
 
 def _make_record(

@@ -39,7 +39,7 @@ MARGIN = 0.15
 """A change counts when the interval of the ratio lies beyond this share."""
 LEVEL = 0.98
 _DIRECTIONS: tuple[tuple[int, Verdict], ...] = ((1, "slower"), (-1, "faster"))
-SAME_PROGRAM = "the program is the same"
+SAME = MetricVerdict("same", "the program is the same")
 
 
 def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVerdict:
@@ -52,7 +52,7 @@ def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVer
     try:
         store, reference = find_reference(old, new)
         if new.program is not None and reference.program.sha256 == new.program.sha256:
-            return MetricVerdict("same", SAME_PROGRAM)
+            return SAME
         if leaves is None:
             raise NotMeasured("its inputs are in another process")
         build_s = (old["compile_ms"] + (new.stages.build_s or 0.0) * 1e3) / 1e3

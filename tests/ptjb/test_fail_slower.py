@@ -312,4 +312,6 @@ def test_the_same_program_is_never_slower_however_busy_the_machine_was(
     sessions.run(steps(60), x)
 
     assert sessions.run(steps(60), x) == ["same", "the program is the same"]
+    assert sessions.records[-1]["verdicts"]["compile"] == ["same", "the program is the same"]
     assert sessions.run(steps(36), x) == ["slower", slower.why]
+    assert sessions.records[-1]["verdicts"]["compile"] == ["slower", slower.why]

@@ -43,9 +43,7 @@ JSON = ("bencher", "github-action", "json", "pytest-benchmark")
 
 
 def test_an_unknown_format_is_refused_with_the_nearest() -> None:
-    with pytest.raises(
-        UsageError, match=r"unknown format 'jUnit'\nexpected 'junit'\? Choices: asv, bencher"
-    ):
+    with pytest.raises(UsageError, match=r"unknown format 'jUnit'\nexpected 'junit'\? Choices: asv, bencher"):
         check_format("jUnit")
     for name in NAMES:
         check_format(name)
