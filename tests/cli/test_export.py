@@ -205,7 +205,7 @@ def test_a_history_and_an_inspection_become_pages(
     monkeypatch.delitem(RENDERERS, "save", raising=False)
     monkeypatch.delitem(sys.modules, "benchax.reporting.display", raising=False)
 
-    done = benchax("inspect", "jax.numpy:negative", "f32[8]", "--html", "inspection.html")
+    done = benchax("inspect", "benchax.workloads:mlp", "--html", "inspection.html")
 
     assert "page written to inspection.html" in done.err
     assert ">sort: slower" in (stored / "history.html").read_text(encoding="utf-8")

@@ -93,7 +93,7 @@ def test_a_wrong_result_a_failure_and_no_time_have_no_place() -> None:
     )
 
     assert found.unranked == {
-        "b": "its result differs from that of a: the output is 1 where the reference has 2",
+        "b": "its result differs from the result of a: the output is 1 where the reference has 2",
         "d": "failed: crashed in build of d",
         "e": "not measured, because nothing was timed",
     }

@@ -110,7 +110,7 @@ def _until_it_records(server: ProfileServer, folder: Path) -> Attached:
         try:
             return attach(server.port, SHORT, folder)
         except NotMeasured as error:
-            if "somebody else" not in error.problem:
+            if "another client" not in error.problem:
                 raise
 
 

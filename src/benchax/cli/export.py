@@ -144,7 +144,7 @@ def report(
     pattern: Pattern = "",
     store: Store = None,
 ) -> None:
-    """Write stored results as a page: all numbers and interactive charts in one file, to send or to keep."""
+    """Write stored results as a page: all numbers and interactive charts in one file."""
 
     check_writable(output)
     save_page(output, _documents(what, pattern, store))

@@ -384,7 +384,7 @@ def test_uses_in_the_file_are_named(ask_about: Any, tmp_path: Path) -> None:
 
 
 def test_uses_one_after_another_are_counted_together(ask_about: Any) -> None:
-    assert ask_about("needless-remat", jax.grad(unrolled), WS, X_OF_REMAT).one.title.startswith("computes 2")
+    assert ask_about("needless-remat", jax.grad(unrolled), WS, X_OF_REMAT).one.title.startswith("recomputes 2")
 
 
 @pytest.mark.parametrize(
