@@ -205,7 +205,9 @@ def test_a_history_and_an_inspection_become_pages(
     monkeypatch.delitem(RENDERERS, "save", raising=False)
     monkeypatch.delitem(sys.modules, "benchax.reporting.display", raising=False)
 
-    done = benchax("inspect", "benchax.workloads:mlp", "--html", "inspection.html")
+    (stored / "model.py").write_text("def f(x):\n    y = x @ x\n    return y @ x\n")
+
+    done = benchax("inspect", "model.py:f", "f32[8,8]", "--html", "inspection.html")
 
     assert "page written to inspection.html" in done.err
     assert ">sort: slower" in (stored / "history.html").read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ def test_compiling_pays_after_its_time_over_what_a_call_saves(name, case, builds
 
 @pytest.mark.parametrize(("variant", "case"), [(VARIANTS["jit"], CASE), (VARIANTS["eager"], CASE.eager())])
 def test_what_it_is_already_shows_nothing(variant, case) -> None:
-    with pytest.raises(NotMeasured, match="is already jitted|is not jitted"):
+    with pytest.raises(NotMeasured, match=r"is already jitted|is not jitted"):
         variant.change(case)
 
 
