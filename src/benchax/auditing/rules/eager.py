@@ -342,7 +342,7 @@ def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
         ],
         IN_TURN if line.is_in_turn else APART,
         where=where,
-        gain=Gain(f"estimated: at least {seconds(saved_s)} , the cost of starting these calls"),
+        gain=Gain(f"estimated: at least {seconds(saved_s)}, the cost of starting these calls"),
         severity="info" if is_cheap else None,
     )
 
