@@ -49,24 +49,27 @@ test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest $(SERIAL) -m "not slow and serial" $(RERUNS) $(call MARKED,serial)
 
-# Ray has a cluster for all of its tests, in one process, and mostly waits: so it runs next to the parallel ones.
-test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
-	@log=$$(mktemp); $(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) tests/clusters > $$log 2>&1 & \
-	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow); code=$$?; \
+# The tests of a mark expression that begins with $(1), in the files $(2). Ray has a cluster for all of its tests, in one
+# process, and mostly waits: so it runs next to the parallel ones.
+RUN_BESIDE_RAY = @log=$$(mktemp); $(VENV)/bin/python -m pytest -m "$(1)serial" $(RERUNS) tests/clusters > $$log 2>&1 & \
+	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "$(1)not serial" $(RERUNS) $(2); code=$$?; \
 	wait $$! || code=1; cat $$log; rm $$log; exit $$code
-	$(VENV)/bin/python -m pytest $(SERIAL) -m "slow and serial" $(RERUNS) $(call MARKED,serial,--exclude-dir=clusters)
+RUN_SERIAL = $(VENV)/bin/python -m pytest $(SERIAL) -m "$(1)serial" $(RERUNS) $(call MARKED,serial,--exclude-dir=clusters)
+
+test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
+	$(call RUN_BESIDE_RAY,slow and ,tests/ptjb $(call MARKED,slow))
+	$(call RUN_SERIAL,slow and )
+
+test-postgres test-all: export TEST_POSTGRES := $(or $(TEST_POSTGRES),start)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
-	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
+	$(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
 
-# Each process needs eight seconds to read 9000 tests. So they are in one session here, not in one for each target; and
-# at its end, short tests are left to deal out. Ray runs next to it, as above.
-test-all: $(VENV)/.test ## run all tests, in less time than the three above
+# Each process needs eight seconds to read 9000 tests, so all of them are in one session, and short tests come last.
+test-all: $(VENV)/.test ## run all tests, as CI does
 	@$(VENV)/bin/python -c "$(PRINT_VERSIONS)"
-	@log=$$(mktemp); $(VENV)/bin/python -m pytest -m "serial" $(RERUNS) tests/clusters > $$log 2>&1 & \
-	$(UNOPTIMIZED) BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest $(PARALLEL) -m "not serial" $(RERUNS); code=$$?; \
-	wait $$! || code=1; cat $$log; rm $$log; exit $$code
-	$(VENV)/bin/python -m pytest $(SERIAL) -m "serial" $(RERUNS) $(call MARKED,serial,--exclude-dir=clusters)
+	$(call RUN_BESIDE_RAY)
+	$(call RUN_SERIAL)
 
 # For instance: make goldens-compare GOLDENS='--only contract,codec,printed'
 goldens-compare: $(VENV)/.goldens ## compare findings, printed output, documents and the public contract with the record

@@ -1,6 +1,6 @@
 """The members of the family, for the contract; PostgreSQL where there is one.
 
-BENCHAX_TEST_POSTGRES is the URL of a database in which schemas may be made, e.g. postgresql://postgres@localhost/postgres;
+TEST_POSTGRES is the URL of a database in which schemas may be made, e.g. postgresql://postgres@localhost/postgres;
 or "start", as `make test-postgres` has it: then the server that is installed is started for the session.
 """
 
@@ -20,7 +20,7 @@ import pytest
 
 from benchax.store.database import DatabaseStore, open_store
 
-INSTALL = "apt-get install postgresql, or set BENCHAX_TEST_POSTGRES to the URL of a server"
+INSTALL = "apt-get install postgresql, or set TEST_POSTGRES to the URL of a server"
 # Durability is not what the tests of a killed client need; a killed server recovers all the same.
 SETTINGS = "-c listen_addresses= -c fsync=off -c max_connections=100 -c shared_buffers=256MB -c max_wal_size=4GB"
 
@@ -96,7 +96,7 @@ def _other_user() -> int:
     raise RuntimeError("the server refuses to run as root, and there is no other user")
 
 
-POSTGRES = os.environ.get("BENCHAX_TEST_POSTGRES")
+POSTGRES = os.environ.get("TEST_POSTGRES")
 
 
 @pytest.fixture(params=["folder", "file", "postgresql"])
