@@ -498,7 +498,8 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise UsageError(f"environ has the name {name!r}", "names of environment variables, such as XLA_FLAGS")
         if not isinstance(value, str) or "\0" in value:
-            raise UsageError(f"environ has {name}={value!r}", "text for each variable", f"{name!r}: {str(value)!r}")
+            text = str(value).replace("\0", "")
+            raise UsageError(f"environ has {name}={value!r}", "text without NUL characters", f"{name!r}: {text!r}")
         if (setting := name.lower()) in jax_settings():
             # The settings of this process go to each worker, and override what JAX read at its start.
             raise UsageError(
