@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -99,12 +100,11 @@ def test_without_the_branch_to_merge_into_nothing_is_guessed(tmp_path: Path) -> 
 # ---- what .ci/run runs, however tests are marked ---------------------------------------------------------------------
 
 
+@cache
 def commands(target: str) -> list[tuple[str, str]]:
     """What each command of a target of the Makefile gives to `pytest -m`, and what follows."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    assert recipe is not None
-    return re.findall(r' -m "([^"]+)"([^&;\n]*)', recipe[1])
+    shown = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    return re.findall(r' -m "([^"]+)"([^&;\n]*)', shown.stdout)
 
 
 def in_ci() -> list[tuple[str, str]]:
