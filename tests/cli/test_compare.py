@@ -286,7 +286,7 @@ def test_the_fastest_right_one_wins_and_a_failure_ends_with_2(tmp_path: Path) ->
     assert done.returncode == 2
     assert found["labels"] == ["slow", "wrong", "quick", "broken"]
     assert [(r["place"], r["label"]) for r in found["ranking"]] == [(1, "quick"), (2, "slow")]
-    assert found["unranked"]["wrong"].startswith("its result differs from that of slow: leaf [0] at [")
+    assert found["unranked"]["wrong"].startswith("its result differs from the result of slow: leaf [0] at [")
     assert found["unranked"]["broken"].startswith("failed: error in build: ValueError: it is broken")
     assert "process 1: 1 of 1 undecided" in done.stderr
     assert "traced" in done.stderr

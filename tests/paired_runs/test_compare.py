@@ -100,7 +100,7 @@ def test_those_that_gave_the_same_result_have_places_and_the_others_are_told_why
     assert {rank.label: rank.place for rank in several.ranking} == {"plain": 1, "again": 1}
     assert several.unranked.keys() == {"broken", "much"}
     assert several.unranked["broken"].startswith("failed: error in build: ValueError: it is broken")
-    assert several.unranked["much"].startswith("its result differs from that of plain: leaf [0] at [")
+    assert several.unranked["much"].startswith("its result differs from the result of plain: leaf [0] at [")
     assert [r.code for r in of(several, "again").remarks if r.severity == "error"] == ["outputs-differ"]
     said = " ".join(str(several).split())
     for part in (

@@ -108,7 +108,7 @@ def test_a_slower_commit_is_slower_and_nothing_is_kept_where_the_store_is_off(re
     found = benchax.compare_ref("main", ["benchmarks/bench_work.py"], filter="added", store=False)
 
     assert found.verdicts == {"now": "slower"}
-    assert "bench_work.py as now" in found.notes[0]
+    assert "both versions ran the current bench_work.py" in found.notes[0]
     assert "--benchmarks ref" in found.notes[0]
     assert not (repository / ".benchmarks").exists()
 
