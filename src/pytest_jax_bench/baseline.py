@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.stats.verdicts import Verdict
-from benchax.units import number
+from benchax.units import number, seconds
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import word
 from pytest_jax_bench.options import Pin, PluginSettings
@@ -32,6 +32,9 @@ FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))
 chance streak is a greater share of them. In the recordings less than 1 % of comparisons of unchanged functions exceed
 each factor. Below 3 rounds nothing counts, because 1 % need a factor of 4 to 10 there."""
 LEAST_ROUNDS = FACTORS[-1][0]
+LEAST_CHANGE_MS = 0.1
+"""A smaller change of a time doesn't count. XLA's threads fall asleep or stay awake through all rounds of a session: of
+400 comparisons of unchanged functions of 5 to 500 µs, 14 reached the factor, 13 of them with changes of 29 to 85 µs."""
 COMPILE_FACTOR = 6.0
 """Single readings: unchanged functions took up to 9 times as long, 1 in 100 more than 6."""
 
@@ -150,7 +153,8 @@ def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
     # Timers have different costs inside their intervals; eager runs are always timed by wall.
     if kind == "jit" and old["timer"] != new["timer"]:
         return MetricVerdict("unclear", f"one was timed by {old['timer'] or 'an unknown timer'}, one by {new['timer']}")
-    least, median = (_ratio(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median"))
+    pairs = [(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median")]
+    least, median = (_ratio(*pair) for pair in pairs)
     if least is None or median is None:
         return MetricVerdict("unclear", "one of them has no least and median time")
     rounds = min(old[f"{kind}_rounds"], new[f"{kind}_rounds"])
@@ -159,7 +163,12 @@ def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
         return MetricVerdict("unclear", f"fewer than {LEAST_ROUNDS} rounds")
     enough = min((least_rounds for least_rounds, _ in FACTORS if least_rounds > rounds), default=0)
     at = f" at fewer than {enough} rounds" if enough else ""
-    return _by_factor(min(least, median), max(least, median), factor, at)
+    found = _by_factor(min(least, median), max(least, median), factor, at)
+    if found.verdict != "unclear" and min(abs(after - before) for before, after in pairs) < LEAST_CHANGE_MS:
+        return MetricVerdict(
+            "unclear", f"times of two sessions can't resolve changes below {seconds(LEAST_CHANGE_MS / 1e3)}"
+        )
+    return found
 
 
 def _by_factor(low: float, high: float, factor: float, at: str = "") -> MetricVerdict:

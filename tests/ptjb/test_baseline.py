@@ -177,6 +177,14 @@ def test_a_factor_in_the_least_and_the_median_is_called(kind: str) -> None:
     assert judge(measured_row(), scaled(0.4, 1.1), kind).verdict == "unclear"
 
 
+@pytest.mark.parametrize("kind", ["jit", "eager"])
+@pytest.mark.parametrize(("before_ms", "after_ms", "verdict"), [(0.007, 0.106, "unclear"), (0.06, 0.165, "slower")])
+def test_a_change_of_less_than_a_tenth_of_a_millisecond_is_unclear(before_ms, after_ms, verdict, kind: str) -> None:
+    old, new = (measured_row(**{f"{kind}_min_ms": t, f"{kind}_median_ms": t}) for t in (before_ms, after_ms))
+
+    assert judge(old, new, kind).verdict == verdict
+
+
 @pytest.mark.parametrize(("rounds", "factor"), [(30, 2.5), (20, 2.5), (19, 3), (10, 3), (9, 4), (5, 4), (4, 6), (3, 6)])
 def test_fewer_rounds_take_a_greater_factor(rounds: int, factor: float) -> None:
     def scaled(by: float) -> dict[str, Any]:
