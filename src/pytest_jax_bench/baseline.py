@@ -34,7 +34,7 @@ each factor. Below 3 rounds nothing counts, because 1 % need a factor of 4 to 10
 LEAST_ROUNDS = FACTORS[-1][0]
 LEAST_CHANGE_MS = 0.1
 """A smaller change of a time doesn't count, because XLA's threads can sleep or stay awake through all rounds of a
-session. Of 400 comparisons of unchanged functions of 5 to 500 µs, 14 reached the factor. 13 of these changes were 29 to
+session. In 400 comparisons of unchanged functions of 5 to 500 µs, 14 changes reached the factor. 13 of them were 29 to
 85 µs. With this limit, another 400 comparisons had one that counted."""
 COMPILE_FACTOR = 6.0
 """Single readings: unchanged functions took up to 9 times as long, 1 in 100 more than 6."""
