@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
@@ -152,23 +152,14 @@ def _judge(
     rounds: Rounds,
     context: BenchContext,
 ) -> dict[str, MetricVerdict]:
-    """Lets the two programs decide on the run time, if stored times don't and the programs may run.
-
-    A busy machine makes stored times differ by any factor. So the same program is neither slower nor faster, and
-    neither is compiling it.
-    """
+    """Lets the two programs decide on the run time, if they may run. Compiling the same program isn't slower or faster
+    either."""
     is_left_out = context.settings.no_judge or context.settings.fail_slower or rounds.calls_per_round is not None
     if "jit" not in known or is_left_out or measured.jit is None or measured.error:
         return known
     from pytest_jax_bench import side_by_side
 
-    judged = known["jit"]
-    if judged.verdict == "unclear":
-        judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"))
-        if judged.verdict == "unclear":
-            judged = replace(judged, why=f"{known['jit'].why}; {judged.why}")
-    elif side_by_side.is_same_program(old, measured.jit):
-        judged = side_by_side.SAME
+    judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"), known["jit"])
     found = known | {"jit": judged}
     if judged == side_by_side.SAME and "compile" in known and known["compile"].verdict != "unclear":
         found["compile"] = judged

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -42,39 +43,45 @@ _DIRECTIONS: tuple[tuple[int, Verdict], ...] = ((1, "slower"), (-1, "faster"))
 SAME = MetricVerdict("same", "the program is the same")
 
 
-def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVerdict:
-    """Judges the run time by the reference's program and the one of `new`, in about half a second.
+def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None, stored: MetricVerdict) -> MetricVerdict:
+    """Judges the run time by the reference's program and the one of `new`, if stored times don't decide.
+
+    The same program is neither slower nor faster, because a busy machine makes stored times differ by any factor.
 
     Args:
         old: the reference.
         leaves: the arrays that both programs are given; None where they stayed in another process.
+        stored: the verdict of the stored times.
     """
     try:
         store, reference = find_reference(old, new)
         if new.program is not None and reference.program.sha256 == new.program.sha256:
             return SAME
-        if leaves is None:
-            raise NotMeasured("its inputs are in another process")
-        build_s = (old["compile_ms"] + (new.stages.build_s or 0.0) * 1e3) / 1e3
-        if build_s > BUILD_LIMIT_S:
-            raise NotMeasured(f"building both programs takes {units.seconds(build_s)}")
-        programs = [baselines.program(store, m) for m in (reference, new)]
-        call_s = new.headline.summary.median_s if new.headline else 0.0
-        if call_s > CALL_LIMIT_S:
-            raise NotMeasured(f"half a second isn't enough for calls of {units.seconds(call_s)}")
-        needed = math.ceil(LEAST_ROUNDS * 2 * call_s / (paired.BLOCK_NS / 1e9))
-        return _compare(programs, leaves, patience=2 if call_s < 1e-3 else needed)
+        if stored.verdict != "unclear":
+            return stored
+        judged = _run_both(store, old, reference, new, leaves)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
-        return MetricVerdict("unclear", f"not judged side by side, because {reason_of(error)}")
+        if stored.verdict != "unclear":
+            return stored
+        judged = MetricVerdict("unclear", f"not judged side by side, because {reason_of(error)}")
+    return judged if judged.verdict != "unclear" else replace(judged, why=f"{stored.why}; {judged.why}")
 
 
-def is_same_program(old: Row, new: Measurement) -> bool:
-    """Is the stored program of the reference the one of `new`? False where that isn't known."""
-    try:
-        _, reference = find_reference(old, new)
-    except Exception:  # whatever it is: the row is there, and its times have a verdict
-        return False
-    return new.program is not None and reference.program.sha256 == new.program.sha256
+def _run_both(
+    store: DatabaseStore, old: Row, reference: Measurement, new: Measurement, leaves: Sequence[Any] | None
+) -> MetricVerdict:
+    """Runs both programs for about half a second. Raises `NotMeasured` if they would take longer."""
+    if leaves is None:
+        raise NotMeasured("its inputs are in another process")
+    build_s = (old["compile_ms"] + (new.stages.build_s or 0.0) * 1e3) / 1e3
+    if build_s > BUILD_LIMIT_S:
+        raise NotMeasured(f"building both programs takes {units.seconds(build_s)}")
+    programs = [baselines.program(store, m) for m in (reference, new)]
+    call_s = new.headline.summary.median_s if new.headline else 0.0
+    if call_s > CALL_LIMIT_S:
+        raise NotMeasured(f"half a second isn't enough for calls of {units.seconds(call_s)}")
+    needed = math.ceil(LEAST_ROUNDS * 2 * call_s / (paired.BLOCK_NS / 1e9))
+    return _compare(programs, leaves, patience=2 if call_s < 1e-3 else needed)
 
 
 def find_reference(old: Row, new: Measurement) -> tuple[DatabaseStore, Any]:
