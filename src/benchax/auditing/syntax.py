@@ -178,6 +178,15 @@ def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and callee_name(node) in names)
 
 
+def passed_functions(tree: ast.AST, arguments: Sequence[ast.expr]) -> Iterator[ast.FunctionDef | ast.Lambda]:
+    """The arguments of a call that are lambdas, or functions of this file."""
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for argument in arguments:
+        found = argument if isinstance(argument, ast.Lambda) else functions.get(path_of(argument))
+        if found is not None:
+            yield found
+
+
 def calls_on(tree: ast.AST, line: int) -> Iterator[ast.Call]:
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, line))
 

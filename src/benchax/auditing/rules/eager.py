@@ -51,6 +51,7 @@ from benchax.auditing.syntax import (
     holds,
     innermost_loop,
     kind_of,
+    passed_functions,
     path_of,
     readable,
     scopes_around,
@@ -262,7 +263,7 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
             f"Move what {callee} computes into a function under {jit} that takes and returns arrays, and call it at "
             f"{at}. {jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
         )
-    if node is not None and is_given_function(tree, node):
+    if node is not None and any(passed_functions(tree, [*node.args, *(keyword.value for keyword in node.keywords)])):
         how = f"Put the call at {at} into a function of arrays under {jit}, for {jit}({callee}) takes no function"
     elif not one.is_users or "." in one.name:
         how = f"Make {jit}({callee}) once, before the loop, and call that at {at}"
@@ -270,13 +271,6 @@ def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | No
         how = f"Decorate {name} with {jit}, or make {jit}({callee}) once and call it at {at}"
     read = f" Return the value that it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
     return f"{how}: its operations become one program: one call, and no arrays in between.{read}"
-
-
-def is_given_function(tree: ast.Module, call: ast.Call) -> bool:
-    """Is an argument a lambda or a function of this file?"""
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    given = (*call.args, *(keyword.value for keyword in call.keywords))
-    return any(isinstance(one, ast.Lambda) or path_of(one) in functions for one in given)
 
 
 def _jit_of(tree: ast.Module) -> str:
@@ -481,7 +475,7 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
     eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
     if eager_s < WORTH_ASKING * jitted_s:
         return
-    # The same comparison as that of not-jitted, word for word, so that it runs once.
+    # The rule not-jitted asks for the same comparison, word for word, so it runs once.
     gain = measured_gain(require_decided(e.compare("jax.jit", e.case, e.eager_case), "jax.jit"))
     if gain is None:
         return

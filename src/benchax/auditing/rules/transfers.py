@@ -21,11 +21,13 @@ from benchax.auditing.syntax import (
     Function,
     callee_name,
     callers_of,
+    calls,
     holds,
     last_name,
     loops_around,
     made_at,
     nodes_of_scope,
+    passed_functions,
     readable,
     where_of,
 )
@@ -552,13 +554,9 @@ def _called_in(scope: ast.AST) -> Iterator[str]:
 
 def timeit_calls(tree: ast.AST) -> Iterator[Interval]:
     """The argument of `timeit`: a lambda, or a function of this file."""
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and callee_name(node) in TIMEIT and node.args:
-            given = node.args[0]
-            called = functions.get(given.id) if isinstance(given, ast.Name) else given
-            if isinstance(called, ast.FunctionDef | ast.Lambda):
-                yield Interval(called.lineno, called.end_lineno or called.lineno, timed=called)
+    for call in calls(tree, *TIMEIT):
+        for called in passed_functions(tree, call.args[:1]):
+            yield Interval(called.lineno, called.end_lineno or called.lineno, timed=called)
 
 
 def _waits(tree: ast.AST, interval: Interval, but: str = "") -> bool:
@@ -601,7 +599,7 @@ def host_between_calls(e: ProgramEvidence) -> Iterable[Match]:
     if not lines:
         raise NotApplicable(f"no line called compiled functions {SEVERAL_CALLS} times")
     elapsed_s, host_s = sum(line.elapsed_s for line in found), sum(line.host_s for line in lines)
-    # The host may have work of its own, such as a simulation. A quarter of the time is not a fault.
+    # The host can have other work, such as a simulation. A quarter of the time is not a fault.
     if host_s >= max(LEAST_S, elapsed_s / 4):
         yield _host_work(lines, host_s, elapsed_s)
 
