@@ -317,7 +317,7 @@ def benchmark(
         )
     check_kinds(benchmark, {"name": name, "jit": jit, "options": options})
     label = check_text(name or name_of(fn), "name")
-    # A parameter may have this name. A list of values shows that it is a parameter.
+    # A parameter can have this name. A list of values shows that it is a parameter.
     for key, given in (("mode", mode), ("work", work), ("mesh", mesh)):
         if isinstance(given, list | tuple | range):
             params[key] = cast("Iterable[Any]", given)
@@ -432,7 +432,7 @@ def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = (
     if mode == FORWARD:
         return fn
 
-    # Don't copy the attributes: those of a jitted function would make this look like one.
+    # Don't copy the attributes, because a jitted function's attributes would make this look like one.
     @functools.wraps(fn, assigned=("__name__", "__doc__", "__module__"), updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
         import jax

@@ -288,7 +288,7 @@ def _import_module(name: str) -> ModuleType:
 
 # ---- suggestions -----------------------------------------------------------------------------------------------------
 #
-# What the user probably wants if they pass a program, a test file, or a file of functions instead of benchmarks.
+# The likely intention of a user who passes a program, a test file, or a file of functions instead of benchmarks.
 
 
 def suggest_for_words(words: Sequence[str]) -> str:

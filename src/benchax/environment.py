@@ -64,7 +64,7 @@ CONFIG = (
 HOST = "BENCHAX_HOST"
 """A name instead of the host's. Hosted CI has a new host for each job, so no two rows would share a machine."""
 GIT_TIMEOUT_S = 5.0
-# Git hooks, among others, set these variables. They would lead git to a repository other than that of the folder.
+# Git hooks, among others, set these variables. They would lead git to another repository instead of the folder's.
 _GIT_ELSEWHERE = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
 
 

@@ -209,7 +209,7 @@ def _of_row(row: VariantRow) -> Said:
 
 
 def _check_jitted(known: Known, item: Item) -> Said:
-    # A tick needs a decision whether it pays. If there is none, the line gives the reason.
+    # A tick needs a decision whether it pays. Without one, the line gives the reason.
     if known.evidence.is_jitted and known.answers["trivial-jit"][1].outcome == "fine":
         return "yes", f"jitted; a call takes {_per_call(known.evidence)}"
     return _by_rules(known, item)

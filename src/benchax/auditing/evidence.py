@@ -609,7 +609,7 @@ class Evidence:
             return
         failure = self.failure if "failure" in self._parts else None
         if failure is not None:
-            # Not worth an eager trial of its own, which may take as long as the limit.
+            # Don't start an eager trial for this alone: it can take as long as the limit.
             fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in trials)
             text = f"It does not {failure.stage}, so most rules could not run: "
             yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{failure.message}")

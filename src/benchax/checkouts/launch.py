@@ -125,7 +125,7 @@ def run_command(
     command: Sequence[str], folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """As `subprocess.run`; a command that cannot be executed fails, and its errors say why."""
-    # The environment may contain another JAX, which pip would consider installed.
+    # The environment can contain another JAX, which pip would consider installed.
     how = {"text": True, "errors": "replace", "stdin": subprocess.DEVNULL, "env": environ or clean_environ()}
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, check=False, **how)

@@ -75,7 +75,7 @@ def show_list(lines: Sequence[Sequence[str]]) -> None:
     """Prints a table of words without a head: each line has a name, then its description."""
     from benchax.reporting.document import Document, TableColumn, tabulate
 
-    # Only the last column may fold; the first ones identify the line.
+    # Only the last column folds; the first ones identify the line.
     widths = [*(None for _ in lines[0][:-1]), 20]
     show(Document((tabulate([TableColumn("", "words", width) for width in widths], lines),)))
 

@@ -168,7 +168,7 @@ class WithDeadline:
             if isinstance(until, Tracer):  # inside a jit, whose program ends by itself
                 return outputs
             jax.block_until_ready(outputs)
-            # Nothing checks the clock after the last loop, and the rest of the program may have used up the time.
+            # Nothing checks the clock after the last loop, and the rest of the program can use up the time.
             is_late = perf_counter_ns() >= nanoseconds(until)
         except jax.errors.JaxRuntimeError as error:
             if REACHED not in str(error):

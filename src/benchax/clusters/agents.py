@@ -282,7 +282,7 @@ class Dispatcher(Generic[T]):
         self._idle.append(node)
 
     def _take_answer(self, answer: CallEnded) -> Iterator[Ended[T]]:
-        # A node that was given up may still answer; its call has moved to another node.
+        # A node that was given up can still answer; its call has moved to another node.
         if answer.ticket not in self.running:
             return
         item, node = self.running.pop(answer.ticket)

@@ -301,7 +301,7 @@ def _guess(case: Case, inputs: Inputs, rows: Mapping[int | str, int]) -> tuple[A
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
     before = _output_shapes(case, inputs, ())
     after = {chosen: _output_shapes(case, inputs, chosen) for chosen in _choices(rows)} if before is not None else {}
-    # Choose the fewest arguments that make the outputs grow: x of x @ w, although w may have as many rows. For a loss,
+    # Choose the fewest arguments that make the outputs grow: x of x @ w, although w can have as many rows. For a loss,
     # choose the most: x and y.
     if grown := [chosen for chosen, shapes in after.items() if _grows(before, shapes)]:
         return grown[0], "outputs"

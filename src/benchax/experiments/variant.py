@@ -402,7 +402,7 @@ def wrongness(tolerance: float | None, seen: Observation, baseline: Observation)
     permitted = seen.bound if tolerance is None else tolerance
     # If rounding the inputs alone moves the results of a function, nothing in that precision can be right.
     permitted = max(permitted, ROUNDINGS * (seen.rounding_rel or 0.0))
-    # A function with an error of 1 % of its own is not wrong in bf16.
+    # A function that is already off by 1 % is not wrong in bf16.
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
         share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
         return f"{share}; permitted is {percent(permitted)}"

@@ -420,7 +420,7 @@ class GridRun:
     def _begin(self, item: tuple[str, DataPoint], node: Node) -> CellJob | None:
         """The cell has its turn; None if there is no time left for it."""
         function, point = item
-        # A cell whose node was lost runs once more.
+        # A cell whose node was lost runs again.
         is_again = self.attempts.pop((function, point.label), None) is not None
         share_s, total_s, left = None, self.spec.limits.total_s, self.left + is_again
         if total_s is not None:

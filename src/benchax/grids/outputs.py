@@ -102,7 +102,7 @@ def agreement(outputs: Any, reference: Any) -> Numerics:
     # The reference may be the coarser one; the bound is always that of the type of the first argument.
     is_coarser = _tolerance(reference) > _tolerance(outputs)
     pair = (reference, outputs) if is_coarser else (outputs, reference)
-    # Not for "float64", because its types of one kind may differ in width: grids compare f32 with bf16.
+    # Not for "float64", because its types of one kind can differ in width: grids compare f32 with bf16.
     return replace(compare(*pair, against="float64"), reference="baseline")
 
 

@@ -305,7 +305,7 @@ def _run(
             record.enter("devices")
             with record.recording_absence("devices.shares"):
                 record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
-        # Do this after all timing: while memory is observed, glibc maps every block anew, and page faults slow calls
+        # Do this after all timing. While memory is observed, glibc maps every block again, and page faults slow calls
         # down.
         memory.observe_memory(record, subject, options)
     return subject

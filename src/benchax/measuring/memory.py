@@ -59,8 +59,7 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 # converges to.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _DURING = {_MMAP_THRESHOLD: 64 * 2**10, _MMAP_MAX: 2**20, _TRIM_THRESHOLD: 64 * 2**10}
-# Setting any of them turns glibc's own adaptation off for the rest of the process. So set its usual final value by
-# hand.
+# Setting any of them disables glibc's own adaptation for the rest of the process. So set its usual final value by hand.
 _AFTER = {_MMAP_THRESHOLD: 32 * 2**20, _MMAP_MAX: 65_536, _TRIM_THRESHOLD: 64 * 2**20}
 
 

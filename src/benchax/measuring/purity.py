@@ -297,7 +297,7 @@ def _profiled(note: Note) -> Iterator[None]:
             note(called, frame.f_code.co_filename, frame.f_lineno)
 
     before = sys.getprofile()
-    # Restore a debugger's own hook afterwards. Meanwhile, it does not see these calls.
+    # Restore a debugger's own hook afterwards. It does not see the calls inside this block.
     sys.setprofile(saw)
     try:
         yield

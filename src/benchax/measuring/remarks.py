@@ -204,7 +204,7 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
     traced, left = prepared.built.traced, cost.flops if cost else None
     if not examines or lowered is None or (left and traced and left >= FOLDED_SHARE * most_flops(traced.jaxpr)):
         return None
-    # XLA's count of what was written takes 3 ms.
+    # XLA takes 3 ms to count the program as written.
     written = lowered_flops(lowered)
     # Library calls are opaque, and by XLA's count a program of only transcendentals has no FLOPs.
     if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(hlo):

@@ -196,7 +196,7 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
     def between(one: str, other: str) -> Comparison:
         c = samples.between(one, other)
         if baseline not in (one, other):
-            # A difference between two versions, neither of which is the baseline, gets a name if the second measurement
+            # If two versions besides the baseline differ, the difference gets a name only if the second measurement
             # also shows it.
             if second is None or c.verdict not in ("slower", "faster"):
                 return c

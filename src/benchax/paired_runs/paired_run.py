@@ -200,7 +200,7 @@ class PairedSamples:
             chosen = tuple(paired_run.sides[i] for i in sides)
             # Don't use the seed of the data: each process needs another order.
             order = random.randrange(2**31)
-            # A failed attempt also loses the reports of the others, which then compile once more.
+            # A failed attempt also loses the reports of the others, which then compile again.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
             answer = pool.call(
                 take_blocks,

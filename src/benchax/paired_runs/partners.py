@@ -66,7 +66,7 @@ def begin(argument: dict[str, Any]) -> None:
         argument: the process that has started this one (parent).
     """
     subprocesses.die_with_parent()
-    # It may have ended before the request to end with this process.
+    # It can have ended before the request to end with this process.
     if os.getppid() != argument["parent"]:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this

@@ -138,7 +138,7 @@ def take_groups(
         event = ProgressEvent(item, left_s=min(lefts_s, default=None), is_most=True)
         with start() as workers:
             for i, stage in enumerate(rng.sample(due, len(due))):
-                # Many cases in one process may exceed the limit, but a process that has started takes at least one.
+                # Many cases in one process can exceed the limit, but a process that has started takes at least one.
                 if i and time_gone() >= 1:
                     break
                 _take_group(stage, workers, partial(_report_stage, report, event))

@@ -583,8 +583,8 @@ class Recorder:
             if self.is_early and not self.growth.is_of_events(seen.n_events):
                 again_s = self.wish.duration_s
         file, best = str(recorded.files["xplane"]), self.best
-        # Without steps, take the newest recording in which anything ran, because the loop may have begun. Skip one that
-        # the end cut short.
+        # Without steps, take the newest recording in which anything ran, because the loop might have begun. Skip one
+        # that the end cut short.
         is_newer = seen.in_all_s > 0 and (not self.found.stopped_by or not best.in_all_s)
         if seen.worked_s > best.worked_s or (not seen.worked_s and not best.worked_s and is_newer):
             old = self.found.xplane

@@ -105,7 +105,7 @@ def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBound
 
 def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
     """Are these the steps of a loop, by what a device did in them? Yes, where its runs are not known, as on GPU."""
-    # The recording may have ended after the device had begun only one or two of many calls.
+    # The recording can end after the device has begun only one or two of many calls.
     if len(begin) < LEAST_CALLS or not runs:
         return len(begin) >= LEAST_CALLS
     if len(begin) > LEAST_CALLS:
@@ -146,7 +146,7 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> Iterator[tuple[str, Ints
         at, name = np.flatnonzero(host.call_name == anchor), program_name(host.names[anchor])
         begin = _at_device(name, host.call_start[at], runs)
         chosen = np.isin(at, once_a_round(host.call_name, at))
-        # If a loop runs ahead, the device may have begun fewer steps than were called.
+        # If a loop runs ahead, the device can have begun fewer steps than were called.
         yield name, begin[chosen[: len(begin)]]
 
 

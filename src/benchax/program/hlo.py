@@ -545,7 +545,7 @@ def _entry(text: str) -> str:
 
 def _instructions(text: str, containing: str = "") -> Iterator[Instruction]:
     """Every instruction in `text`; `containing` spares parsing most lines of a long module."""
-    # Don't use splitlines: names may contain other separators.
+    # Don't use splitlines: names can contain other separators.
     for line in text.split("\n"):
         if containing in line and (found := read_instruction(line)):
             yield found

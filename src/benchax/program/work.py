@@ -529,8 +529,8 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     for visit in waiting:
         for one in visit.working:
             held = visit.held(module, one, 0)
-            # Of several branches, count the one with most operations if one has the maximum of everything; `counts`
-            # takes each maximum.
+            # Count the branch with most operations if one branch has the maximum of everything; `counts` takes each
+            # maximum.
             most = max(held, key=lambda branch: adder.computation(branch.where), default=None)
             waiting += [most] if most is not None and one.opcode == "conditional" else held
             if one.opcode in HOLDERS and one.opcode != "fusion":

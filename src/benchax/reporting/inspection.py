@@ -595,8 +595,8 @@ def _show_texts(found: Difference, show: Sequence[str], full: bool) -> Iterator[
 
 # ---- texts of programs -------------------------------------------------------------------------------------------
 #
-# Folds long parts and drops noise. In place of a folded part, a line gives its length. With `full`, the text is exactly
-# what JAX and XLA print.
+# Folds long parts and drops noise. A line gives the length of each folded part. With `full`, the text is exactly what
+# JAX and XLA print.
 
 NESTED_LINES = 40
 """The most lines of one nested body."""

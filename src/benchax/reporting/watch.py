@@ -50,7 +50,7 @@ CLOCK = "seconds by JAX's own clock, which is not monotonic: use them to rank, n
 
 def document(w: Watch) -> Document:
     blocks: list[Block] = [Heading(heading(w), 1, (cache(w),))]
-    # What the user can change comes first, because a table of eager operations may be long.
+    # The compilations that the user can change come first, because a table of eager operations can be long.
     for title, lines in explain(w):
         blocks += [Heading(title), *list_lines(lines)]
     if w.counts:

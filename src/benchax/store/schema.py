@@ -268,7 +268,7 @@ def migrate(connection: Connection, where: str) -> None:
     if connection.dialect == "postgresql":
         # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
         connection.execute("SELECT pg_advisory_xact_lock(?)", [_ADVISORY_LOCK])
-    # Check again: another process may have taken these steps while this one waited for the lock.
+    # Check again: another process can take these steps while this one waits for the lock.
     for step in MIGRATIONS[version(connection, where) :]:
         take_step(connection, step)
 

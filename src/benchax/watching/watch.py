@@ -393,7 +393,7 @@ class WatchedFunctions:
 
     def meet(self, call: JaxCall, name: str) -> _History:
         """Asks JAX what it knows of this function already, once. To be called before it is traced."""
-        # Compare by identity, as JAX's caches do: an equal function that was created anew is another one.
+        # Compare by identity, as JAX's caches do: an equal function that was created again is another one.
         key = name if call.fun is None else id(call.fun)
         found = self._histories.get(key)
         if found is None or (found.still is not None and found.still() is not call.fun):

@@ -172,7 +172,7 @@ def _remarks(
         found.append(Remark("fake-devices", "warning", text + "times do not match real devices"))
     for host in dict.fromkeys(answer.host for answer in answers):
         own = [answer for answer in answers if answer.host == host]
-        # A launcher may have bound each of them to its own core.
+        # A launcher can bind each of them to its own core.
         cores = {core for answer in own for core in answer.environment.affinity or range(count_cores())}
         if len(own) > len(cores):
             text = f"{plural(len(own), 'rank')} share {plural(len(cores), 'core')} of {host}: they wait for one another"
@@ -569,7 +569,7 @@ def join(member: Membership) -> Link:
         ) from error
     link.send(**describe_self(member))
     try:
-        # The first one waits for all, and its heartbeats come meanwhile.
+        # The first one waits for all, and sends its heartbeats while it waits.
         answer = link.receive()
     except LostContact as error:
         raise UsageError(f"rank {member.rank} was dismissed by rank 0 at {where}: {error}") from error

@@ -125,7 +125,7 @@ def serve(channel: Channel) -> None:
             # The zygote must have no threads, and so NumPy and SciPy are loaded with one. jnp.linalg on CPU calls them.
             threadpool_limits(_usual_threads(message.document["environ"]), user_api="blas")
         job.run(message)
-        # They may hold large values, which would stay in memory until the next job.
+        # They can hold large values, which would stay in memory until the next job.
         del message, job
         _collect(number)
         ended = perf_counter(), process_time()

@@ -239,7 +239,7 @@ class PutContents:
         return is_same
 
     def _is_whole_same(self, array: np.ndarray) -> bool:
-        # Of the first iteration only the sample is known.
+        # Only the sample of the first iteration is known.
         whole, before = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data), self._whole
         self._whole = whole
         self._times = self._times + 1 if whole == before else 0

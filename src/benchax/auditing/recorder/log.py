@@ -143,7 +143,7 @@ class Log:
             return ()
         found: list[int] = []
         for leaf in leaves:
-            # Most arrays are known already as results of another call, and a state may have thousands.
+            # Most arrays are known already as results of another call, and a state can have thousands.
             known = self._known.get(id(leaf))
             found.append(known[0] if known is not None and known[1]() is leaf else self._id(leaf))
         self._ids += len(found)

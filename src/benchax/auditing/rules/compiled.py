@@ -434,7 +434,7 @@ def _put_again(where: str, by: str, events: list[Event]) -> Match:
         PLACE_ONCE,
         where=where_of(where),
         gain=Gain(f"estimated: at least {seconds(spent_s)} of this run"),
-        # An array that each step makes anew on one device has to be distributed each time.
+        # If each step makes a new array on one device, it has to be distributed each time.
         severity="info" if " over " not in old else None,
     )
 

@@ -170,9 +170,11 @@ def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, 
 
 
 def resized_operations(e: ProgramEvidence) -> dict[str, list[Compile]]:
-    """By line: the programs of eager operations that were compiled for many sizes, but the first of each. A line that
-    goes through the parameters of a model has as many sizes, and uses each again in every step. You cannot change the
-    operations of a package, as when it sets up a model."""
+    """By line: the programs of eager operations that were compiled for many sizes, without the first program.
+
+    Leaves out lines that use each size again in every step, because they go through the parameters of a model. Also
+    leaves out operations of a package, which you cannot change.
+    """
     eager = (c for c in e.watch.compiles if c.is_eager and c.where)
     operations = group_by(eager, lambda c: (c.where, c.function)).values()
     again = group_by((c for one in operations if _n_shapes(one) > GROWING for c in one[1:]), lambda c: c.where or "")
@@ -186,8 +188,10 @@ def resized_operations(e: ProgramEvidence) -> dict[str, list[Compile]]:
 
 
 def _n_shapes(compiles: Sequence[Compile]) -> int:
-    """Shapes of the arrays alone: the sizes that you ask for, as of random draws, are those of a model's parameters.
-    So are shapes of several ranks: only one rank is counted."""
+    """Counts the shapes of the arrays, for the rank that has most.
+
+    Different ranks, and the sizes of random draws, belong to the parameters of a model.
+    """
     shapes = {tuple(_SPEC.findall(c.arguments)) for c in compiles}
     return max(Counter(tuple(len(text.split(",")) for _, text in shape) for shape in shapes).values(), default=0)
 

@@ -136,7 +136,7 @@ class Unrolled:
         # on the same line.
         often = [found for found in sites.values() if 2 * found.total() >= iterations]
         if self.has_inner:
-            # Iterations of an inner loop may differ from each other if they do so in the same way each time.
+            # Iterations of an inner loop can differ from each other if they do so in the same way each time.
             few, least = iterations // 2, iterations - 2
             often = [found for found in often if len(found) > few or min(found.values()) < least]
         return all(_count_odd(found, iterations) <= ODD_ITERATIONS for found in often)

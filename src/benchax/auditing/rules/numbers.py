@@ -342,7 +342,7 @@ class KnownIndex:
     """The known facts about a value."""
 
     array: Any
-    """Its elements. If `turns` is set, the first axis has one entry for each repetition."""
+    """Its elements. With `turns`, the first axis has one entry for each repetition."""
     origins: frozenset[Origin] = frozenset()
     turns: Repeats | None = None
 

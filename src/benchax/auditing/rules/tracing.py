@@ -263,7 +263,7 @@ def _difference(first: Any, second: Any) -> tuple[str, str] | None:
     found = difference(first, second, own_line)
     if found is None:
         return None
-    # An array that the program holds has no line of its own; its readers have one.
+    # An array that the program holds has no line, but the operations that read it have one.
     constants = second.jaxpr.constvars
     readers = (eqn for eqn in second.jaxpr.eqns if any(v is const for v in eqn.invars for const in constants))
     text, _, line = found.partition(" at ")
@@ -332,7 +332,7 @@ def host_callback(e: Evidence) -> Iterable[Match]:
         COSTS + (OF_LIBRARY if library else OF_USER),
         where=where_of(line),
         gain=tried.gain if tried else None,
-        # Only the authors of a package can change it. Its users can look for an option that turns it off.
+        # Only the authors of a package can change it. Its users can look for an option to disable it.
         severity="info" if is_conditional or library else None,
     )
 

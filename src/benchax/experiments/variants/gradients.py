@@ -357,7 +357,7 @@ class Segmented:
         found = len(operations)
         if found < max(LEAST_OPERATIONS, self.count or 0):
             raise NotAvailable(f"too few operations for segments, outside of loops: {found}")
-        # With sqrt(n) segments, the values kept between segments take as much memory as those of one segment during its
+        # With sqrt(n) segments, the values kept between segments take as much memory as one segment during its
         # recomputation (Chen et al. 2016).
         length = math.ceil(math.sqrt(found) if self.count is None else found / self.count)
         return [(operations[start : start + length], True) for start in range(0, found, length)]

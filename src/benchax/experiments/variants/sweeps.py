@@ -177,8 +177,8 @@ def _batch(leaf: Any, size: int) -> Any:
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         split = jax.vmap(lambda key: jax.random.split(key, size), out_axes=1)(leaf.reshape(-1))
         return split.reshape(size, *leaf.shape)
-    # Use shifted copies of the existing values: new random values might be invalid indices, or negative where that is
-    # not allowed.
+    # Use shifted copies of the existing values. New random values could be invalid indices, or negative although the
+    # function needs positive ones.
     places = (jnp.arange(leaf.size)[None, :] + jnp.arange(size)[:, None]) % max(1, leaf.size)
     return leaf.reshape(-1)[places].reshape(size, *leaf.shape)
 

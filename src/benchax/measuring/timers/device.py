@@ -305,7 +305,7 @@ def _step_s(seen_ns: set[int]) -> float | None:
 def _measure() -> Callable[..., Any]:
     """`Cupti.measure`, if it is there and takes what we give it."""
     try:
-        # Import it only now: on other platforms it may fail, and it takes 0.2 s.
+        # Import it only now: on other platforms it can fail, and it takes 0.2 s.
         made = importlib.import_module("jax.experimental.mosaic.gpu.profiler").Cupti
         known = {*inspect.signature(made).parameters, *inspect.signature(made.measure).parameters}
     except (ImportError, AttributeError, TypeError, ValueError) as error:
