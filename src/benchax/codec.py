@@ -103,13 +103,6 @@ def _convert(document: object, hint: Any, path: str = "") -> Any:
         raise FormatError(f"a document of benchax is damaged: {mismatch}", mismatch.expected) from mismatch
 
 
-def decode_environment(text: str) -> Environment:
-    """Where the measurement in a document was made. Raises `FormatError` as `decode` does."""
-    document = load(text)
-    _check_version(document)
-    return _convert(document.get("environment"), Environment)
-
-
 def encode_comparison(c: Comparison) -> str:
     """`c` as one line of strict JSON in ASCII."""
     return _dump({VERSION_KEY: FORMAT, **converter(Comparison).encode(c)})

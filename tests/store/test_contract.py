@@ -33,7 +33,7 @@ from benchax.model import (
 from benchax.reporting.site import publishing
 from benchax.reporting.site.publishing import publish
 from benchax.store import comparisons
-from benchax.store.comparisons import append, history, list_activity, read_comparisons, read_environment, read_timeline
+from benchax.store.comparisons import append, history, list_activity, read_comparisons, read_timeline
 from benchax.store.database import KEPT_RUNS, LOOKED_AT, DatabaseStore, open_store
 from benchax.store.schema import MIGRATIONS, StorableRow, case_key, decode_text, encode_text, row_of, take_step
 
@@ -231,7 +231,7 @@ def test_a_case_has_what_it_had_when_it_was_listed_and_what_comes_later_is_left_
 
     assert (listed.case, listed.seen, ratio.seen) == (measured().case, [2, ids[-1], 0, 0], [0, 0, 1, 1])
     row, _ = read_timeline(store, listed)
-    assert read_environment(store, row) == RICH.environment
+    assert store.get(row.id).environment == RICH.environment
     assert (row.fingerprint, row.median_s) == (RICH.environment.fingerprint, RICH.summary().median_s)
     assert [c.ratio for c in read_comparisons(store, ratio)] == [1.5]
     assert list_activity(store)[0].seen != listed.seen

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
-from benchax.codec import decode_comparison, decode_environment, decode_params, encode_comparison
-from benchax.model import CaseId, Comparison, Environment, Metric
+from benchax.codec import decode_comparison, decode_params, encode_comparison
+from benchax.model import CaseId, Comparison, Metric
 from benchax.store.database import DatabaseStore
-from benchax.store.schema import Connection, case_key, comparison_columns
+from benchax.store.schema import Connection, Row, case_key, comparison_columns, read_rows
 
 
 def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:
@@ -117,36 +117,10 @@ def _count(connection: Connection, table: str) -> dict[int, tuple[int, int]]:
     return {case_id: (count, newest) for case_id, count, newest in found}
 
 
-class TimelineRow(NamedTuple):
-    """The fields of `Row` that a timeline needs: reading all of them takes longer."""
-
-    id: int
-    run_id: str
-    started_at: str
-    status: str
-    failure_kind: str | None
-    commit: str | None
-    is_dirty: bool | None
-    fingerprint: str
-    timer: str | None
-    n: int | None
-    median_s: float | None
-    low_s: float | None
-    high_s: float | None
-
-
-def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[TimelineRow]:
+def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[Row]:
     """The rows of a case, oldest first."""
-    columns = ", ".join(f'"{name}"' for name in TimelineRow._fields)
-    statement = f"SELECT {columns} FROM measurements WHERE case_id = ? AND id <= ? ORDER BY id"
-    rows = store.read(lambda c: c.execute(statement, [found.id, found.newest_row]), [], since=1)
-    return list(map(TimelineRow._make, rows))
-
-
-def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:
-    """Where a row was measured."""
-    statement = "SELECT document FROM measurements WHERE id = ?"
-    return decode_environment(store.read(lambda c: c.scalar(statement, [row.id]), "", since=1))
+    values = [found.id, found.newest_row]
+    return store.read(lambda c: read_rows(c, "m.case_id = ? AND m.id <= ?", values), [], since=1)
 
 
 def read_comparisons(store: DatabaseStore, found: CaseActivity) -> list[Comparison]:

@@ -51,7 +51,8 @@ from benchax.reporting.tables import (
 )
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST, P
 from benchax.stats.verdicts import Verdict
-from benchax.store.comparisons import CaseActivity, TimelineRow
+from benchax.store.comparisons import CaseActivity
+from benchax.store.schema import Row
 from benchax.units import number, percent, plural, seconds, seconds_range
 
 MOST_POINTS = 3000
@@ -71,7 +72,7 @@ class CaseTimeline:
     """All that a page says of a case."""
 
     case: CaseId
-    rows: Sequence[TimelineRow]
+    rows: Sequence[Row]
     histories: Sequence[History]
     environments: Mapping[str, Mapping[str, str]]
     """Facts by fingerprint, of all that the rows were measured in."""
@@ -116,7 +117,7 @@ def _count(found: CaseTimeline) -> str:
 # ---- times ------------------------------------------------------------------------------------------------------
 
 
-def _chart(rows: Sequence[TimelineRow], names: Mapping[str, str]) -> Chart:
+def _chart(rows: Sequence[Row], names: Mapping[str, str]) -> Chart:
     """Args:
     names: of environments, by fingerprint.
     """
@@ -132,13 +133,13 @@ def _chart(rows: Sequence[TimelineRow], names: Mapping[str, str]) -> Chart:
     return Chart(x, y, marks, "time per call, session by session", has_series=len(marks) > 1, note=older, is_broad=True)
 
 
-def _points(name: str, placed: Sequence[tuple[int, TimelineRow]]) -> Points:
+def _points(name: str, placed: Sequence[tuple[int, Row]]) -> Points:
     ends = tuple(None if row.low_s is None or row.high_s is None else (row.low_s, row.high_s) for _, row in placed)
     places, values = tuple(place for place, _ in placed), tuple(row.median_s for _, row in placed)
     return Points(places, values, ends, label=name, style="faint" if name == "not measured" else "")
 
 
-def _table(rows: Sequence[TimelineRow], names: Mapping[str, str]) -> Table:
+def _table(rows: Sequence[Row], names: Mapping[str, str]) -> Table:
     """The newest rows. `names`: of environments, by fingerprint."""
     shown = rows[-MOST_ROWS:]
     timer, why = TableColumn("timer", "words"), TableColumn("", "words")
@@ -151,7 +152,7 @@ def _table(rows: Sequence[TimelineRow], names: Mapping[str, str]) -> Table:
     return tabulate(columns, lines, ["" if row.status == "ok" else "bad" for row in shown], older)
 
 
-def _words(row: TimelineRow) -> tuple[str, ...]:
+def _words(row: Row) -> tuple[str, ...]:
     if row.median_s is None:
         why = "no samples" if row.status == "ok" else (row.failure_kind or row.status).replace("_", " ")
         return row.timer or "", "", "", "", f"not measured: {why}"
@@ -256,7 +257,7 @@ def shorten_version(name: str) -> str:
     return name[:16] if name.startswith("run ") else name[:8] + "+" * name.endswith("+")
 
 
-def version_of_row(row: TimelineRow) -> str:
+def version_of_row(row: Row) -> str:
     return name_version(row.commit, row.is_dirty, row.run_id)
 
 

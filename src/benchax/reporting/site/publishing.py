@@ -53,14 +53,13 @@ from benchax.reporting.site.pages import (
 )
 from benchax.store.comparisons import (
     CaseActivity,
-    TimelineRow,
     list_activity,
     read_comparisons,
-    read_environment,
     read_timeline,
 )
 from benchax.store.database import DatabaseStore
 from benchax.store.file_lock import only_writer
+from benchax.store.schema import Row
 
 Worker = TypeVar("Worker")
 T = TypeVar("T")
@@ -459,13 +458,11 @@ class CaseWriter:
         numbers = list_entries(times, TIMES), list_entries(ratios, RATIOS)
         return WrittenCase(summary, is_changed, facts, first_seen, list(timers), list(baselines), *numbers)
 
-    def _describe_environments(
-        self, rows: Sequence[TimelineRow], compared: Sequence[Comparison]
-    ) -> dict[str, dict[str, str]]:
+    def _describe_environments(self, rows: Sequence[Row], compared: Sequence[Comparison]) -> dict[str, dict[str, str]]:
         """Their facts by fingerprint, in the order in which they came."""
         for row in rows:
             if row.fingerprint not in self._facts:
-                self._facts[row.fingerprint] = pages.describe_facts(read_environment(self.store, row))
+                self._facts[row.fingerprint] = pages.describe_facts(self.store.get(row.id).environment)
         found = {row.fingerprint: self._facts[row.fingerprint] for row in rows}
         others = {c.environment.fingerprint: c.environment for c in compared if c.environment is not None}
         return found | {key: pages.describe_facts(env) for key, env in others.items() if key not in found}
