@@ -6,18 +6,21 @@ A run is what one call of a command, or one session, stored together.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypeVar
 
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Measurement
 from benchax.store.database import DatabaseStore
-from benchax.store.schema import flag, limited, program_of
+from benchax.store.schema import Row, limited, program_of, read_rows
+
+T = TypeVar("T")
 
 LAST = "last"
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,}")
 
 REMOVED = ""
 """The run of a name that was taken back: nothing is ever deleted."""
@@ -80,28 +83,32 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
     Raises:
         UsageError: the reference has no meaning here.
     """
-    run, commit = _meaning(store, reference)
-    if not (rows := store.query(run=run, commit=commit)):
-        raise _unknown(store, reference)
     # Rows come oldest first, so the newest of each case remains.
-    return list({m.case: m for m in rows}.values())
+    return list({m.case: m for m in _meant(store, reference, store.query)}.values())
 
 
 def run_ids_of(store: DatabaseStore, reference: str) -> list[str]:
     """The runs that `reference` means, oldest first: of a commit there may be several. Raises as `rows_of` does."""
-    run, commit = _meaning(store, reference)
-    if not (rows := store.rows(run=run, commit=commit)):
-        raise _unknown(store, reference)
-    return list(dict.fromkeys(row.run_id for row in rows))
+    return list(dict.fromkeys(row.run_id for row in _meant(store, reference, store.rows)))
 
 
-def _meaning(store: DatabaseStore, reference: str) -> tuple[str | None, str | None]:
-    """(run, None) or (None, commit)"""
+def _meant(store: DatabaseStore, reference: str, query: Callable[..., list[T]]) -> list[T]:
+    """All that `query` finds of a reference."""
+    found: list[T] = []
     if run := find_run(store, reference):
-        return run, None
-    if len(reference) < 4 or set(reference.lower()) - set("0123456789abcdef"):
-        raise _unknown(store, reference)
-    return None, reference.lower()
+        found = query(run=run)
+    elif _COMMIT.fullmatch(reference):
+        found = query(commit=reference.lower())
+    if not found:
+        names = [baseline.name for baseline in list_baselines(store)]
+        known = f" (here: {', '.join(names)})" if names else ""
+        raise UsageError(
+            f"{reference!r} isn't a baseline, run or commit in {store.where}",
+            f"a name given with `benchax baseline set`{known}, {LAST!r}, {LAST + '~1'!r}, or the first digits of a run "
+            "or a commit",
+            "see `benchax runs`",
+        )
+    return found
 
 
 def find_run(store: DatabaseStore, reference: str) -> str | None:
@@ -120,17 +127,6 @@ def _by_digits(store: DatabaseStore, reference: str) -> str | None:
     )
     # since=1: an old database has runs even if it has no baselines. Reading it must not require a newer version.
     return store.read(lambda c: c.scalar(statement, [reference]), None, since=1)
-
-
-def _unknown(store: DatabaseStore, reference: str) -> UsageError:
-    names = [baseline.name for baseline in list_baselines(store)]
-    known = f" (here: {', '.join(names)})" if names else ""
-    return UsageError(
-        f"{reference!r} isn't a baseline, run or commit in {store.where}",
-        f"a name given with `benchax baseline set`{known}, {LAST!r}, {LAST + '~1'!r}, or the first digits of a run or "
-        "a commit",
-        "see `benchax runs`",
-    )
 
 
 def program(store: DatabaseStore, m: Measurement) -> bytes | None:
@@ -167,20 +163,16 @@ class StoredRun:
 
 def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]:
     """Runs, newest first; at most `limit`."""
-    columns = 'c.name, m.started_at, m.status, m."commit", m.is_dirty, m.host, m.backend, m.device_kind, m.jax'
-    statement = (
-        f"SELECT {columns} FROM measurements m JOIN cases c ON m.case_id = c.id WHERE m.run_id = ? ORDER BY m.id"
-    )
     newest = _newest_ids(store, limit, 0)
-    found = store.read(lambda c: [c.execute(statement, [run_id]) for run_id in newest], [], since=1)
-    return [_run_of(run_id, rows) for run_id, rows in zip(newest, found, strict=True)]
+    return store.read(lambda c: [_run_of(read_rows(c, "m.run_id = ?", [run_id])) for run_id in newest], [], since=1)
 
 
-def _run_of(run_id: str, rows: Sequence[tuple[Any, ...]]) -> StoredRun:
-    _, started_at, _, commit, is_dirty, *where = rows[0]
-    names = tuple(dict.fromkeys(row[0] for row in rows))
-    failed = sum(row[2] != "ok" for row in rows)
-    return StoredRun(run_id, started_at, len(rows), failed, names, commit, flag(is_dirty), *where)
+def _run_of(rows: Sequence[Row]) -> StoredRun:
+    first, names = rows[0], tuple(dict.fromkeys(row.case.name for row in rows))
+    return StoredRun(
+        first.run_id, first.started_at, len(rows), sum(row.status != "ok" for row in rows), names, first.commit,
+        first.is_dirty, first.host, first.backend, first.device_kind, first.jax,
+    )  # fmt: skip
 
 
 def nth_newest(store: DatabaseStore, reference: str) -> str | None:
