@@ -247,12 +247,7 @@ def nothing_there(where: str) -> StoreError:
 
 def _set_aside(path: Path) -> Path:
     """Renames the file and its companions. The database comes last: a -wal must never wait next to a new database."""
-    stamp = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    aside = Path(stamp)
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = Path(f"{stamp}-{number}")
+    aside = Path(f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
     for companion in ("-wal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{companion}").rename(f"{aside}{companion}")
@@ -327,6 +322,7 @@ def salvage(path: Path, connection: Connection) -> str:
     migrate(connection, str(path))
     path.open("rb").close()
     most = 100 + path.stat().st_size // LEAST_BYTES
+    rows, others = 0, 0
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as old:
         old.execute(_CHECKED)
         # Damaged bytes may decode, but such a row does not match its checksums.
@@ -334,17 +330,19 @@ def salvage(path: Path, connection: Connection) -> str:
         for sha256, content in _read(old, most, "programs", "sha256", "content"):
             if isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == sha256:
                 keep_program(connection, Program(sha256, len(content), content))
-        others: list[tuple[str, dict[str, Any]]] = []
         for id, document in _read(old, most, "comparisons", "id", "document"):
             with contextlib.suppress(FormatError):  # damaged, or of a newer benchax: it stays in the old file
                 c = decode_comparison(document)
-                others.append(("comparisons", {"id": id} | comparison_columns(connection, c, document)))
-        for id, name, run_id, set_at in _read(old, most, "baselines", "id", "name", "run_id", "set_at"):
-            if all(isinstance(value, str) for value in (name, run_id, set_at)):
-                texts = {"name": decode_text(name), "run_id": decode_text(run_id), "set_at": set_at}
-                others.append(("baselines", {"id": id} | texts))
-        for table, values in others:
-            connection.insert(table, [values], UNLESS_THERE)
+                connection.insert(
+                    "comparisons", [{"id": id} | comparison_columns(connection, c, document)], UNLESS_THERE
+                )
+                others += 1
+        for id, *texts in _read(old, most, "baselines", "id", "name", "run_id", "set_at"):
+            if all(isinstance(text, str) for text in texts):
+                with contextlib.suppress(DamagedRow):
+                    named = dict(zip(("name", "run_id", "set_at"), map(decode_text, texts), strict=True))
+                    connection.insert("baselines", [{"id": id} | named], UNLESS_THERE)
+                    others += 1
         arrays = defaultdict[int, dict[int, tuple[bytes, bytes | None]]](dict)
         columns = ("measurement_id", "position", "elapsed_s", "disturbed")
         for row, position, *array in _read(old, most, "samples", *columns):
@@ -353,7 +351,6 @@ def salvage(path: Path, connection: Connection) -> str:
         documents = dict(_read(old, most, "measurements", "id", "document"))
         # Ids begin at 1, and rows are never removed.
         least = max([0, _last(old, most, "measurements") or 0, *documents, *arrays])
-    rows = 0
     for id in sorted(documents):
         with contextlib.suppress(DamagedRow, NewerFormat):  # a part of it is missing
             m = read_record(id, documents[id], [arrays[id][position] for position in sorted(arrays[id])])
