@@ -12,11 +12,11 @@ from benchax.clusters.agents import (
     AgentEvent,
     CallEnded,
     Examination,
+    ItemListener,
     Node,
     NodeCall,
     NodeJoined,
     NodeLost,
-    TicketListener,
 )
 from benchax.model import Environment
 from benchax.workers.conversation import Listener
@@ -35,7 +35,7 @@ class SimulatedAgents:
     lost_share: of the nodes are lost at a random moment; of those half come back as another node.
     slow_share: of the nodes take fifty times as long.
     call_s: mean seconds of a call.
-    lose: is this node lost with the call of this ticket?
+    lose: is this node lost with the call for this item?
     window_s: what happens within as many seconds is heard of at once, as where the driver was busy meanwhile.
     """
 
@@ -48,7 +48,7 @@ class SimulatedAgents:
         slow_share: float = 0.0,
         call_s: float = 1.0,
         lifetime_s: float = 100.0,
-        lose: Callable[[Node, int], bool] = lambda node, ticket: False,
+        lose: Callable[[Node, Any], bool] = lambda node, item: False,
         window_s: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -58,8 +58,8 @@ class SimulatedAgents:
         self.now_s, self.number, self.count = 0.0, 0, count
         self.events: list[tuple[float, int, AgentEvent, NodeCall | None]] = []
         self.alive: dict[str, Node] = {}
-        self.busy: dict[str, int] = {}
-        self.begun: list[int] = []
+        self.busy: dict[str, Any] = {}
+        self.begun: list[Any] = []
         self.slow = set(self.rng.sample(range(count), int(count * slow_share)))
         self.doomed = {
             i: self.rng.uniform(0, lifetime_s) for i in self.rng.sample(range(count), int(count * lost_share))
@@ -74,27 +74,27 @@ class SimulatedAgents:
                 self._plan(self.doomed[i], NodeLost(node, "its node has died"), None)
         return nodes
 
-    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
+    def submit(self, node: Node, item: Any, job: NodeCall) -> None:
         assert node.id not in self.busy, "one call at a time"
         if node.id not in self.alive:  # its end is among the events
             return
-        self.busy[node.id] = ticket
-        self.begun.append(ticket)
-        if self.lose(node, ticket):
+        self.busy[node.id] = item
+        self.begun.append(item)
+        if self.lose(node, item):
             self._plan(self.now_s + self.call_s / 2, NodeLost(node, "its node has died"), None)
             return
         factor = 50.0 if int(node.id.strip("n+")) in self.slow else 1.0
         took_s = factor * self.rng.uniform(0.5, 1.5) * self.call_s
-        self._plan(self.now_s + took_s, CallEnded(ticket, node, None), job)
+        self._plan(self.now_s + took_s, CallEnded(item, node, None), job)
 
-    def collect(self, listen: TicketListener) -> list[AgentEvent]:
+    def collect(self, listen: ItemListener) -> list[AgentEvent]:
         found = self._next(listen)
         until_s = self.now_s + self.window_s
         while found and self.window_s and self.events and self.events[0][0] < until_s:
             found += self._next(listen)
         return found
 
-    def _next(self, listen: TicketListener) -> list[AgentEvent]:
+    def _next(self, listen: ItemListener) -> list[AgentEvent]:
         while self.events and (self.busy or not self.alive):
             self.now_s, _, event, job = heapq.heappop(self.events)
             if isinstance(event, NodeLost):
@@ -113,8 +113,8 @@ class SimulatedAgents:
                     continue
                 del self.busy[event.node.id]
                 assert job is not None
-                outcome = self.answer(job, partial(listen, event.ticket))
-                event = CallEnded(event.ticket, event.node, outcome)
+                outcome = self.answer(job, partial(listen, event.item))
+                event = CallEnded(event.item, event.node, outcome)
             return [event]
         return []
 

@@ -60,36 +60,36 @@ def test_there_is_a_node_with_an_environment_and_its_own_id(nodes: list[Any]) ->
 
 
 def test_with_nothing_under_way_there_is_nothing_to_wait_for(agents: Agents, nodes: list[Any]) -> None:
-    assert agents.collect(lambda ticket, message: None) == []
+    assert agents.collect(lambda item, message: None) == []
 
 
 def test_every_call_ends_once_on_its_node_after_its_announcements(agents: Agents, nodes: list[Any]) -> None:
     heard: list[tuple[int, Any]] = []
-    for ticket, node in enumerate(nodes):
-        agents.submit(node, ticket, Ask())
+    for item, node in enumerate(nodes):
+        agents.submit(node, item, Ask())
 
-    def listen(ticket: int, message: dict[str, Any]) -> None:
-        heard.append((ticket, message["stage"]))
+    def listen(item: int, message: dict[str, Any]) -> None:
+        heard.append((item, message["stage"]))
 
     while len([each for _, each in heard if isinstance(each, CallEnded)]) < len(nodes):
         found = agents.collect(listen)
         assert found
-        heard += [(event.ticket, event) for event in found if isinstance(event, CallEnded)]
+        heard += [(event.item, event) for event in found if isinstance(event, CallEnded)]
 
-    for ticket, node in enumerate(nodes):
-        *stages, ended = [each for number, each in heard if number == ticket]
+    for item, node in enumerate(nodes):
+        *stages, ended = [each for number, each in heard if number == item]
         assert ended.node == node
         assert isinstance(ended.outcome, Environment)
         assert stages in (["environment"], [])  # simulated calls announce nothing
-    assert agents.collect(lambda ticket, message: None) == []
+    assert agents.collect(lambda item, message: None) == []
 
 
 def test_a_node_makes_one_call_after_the_other(agents: Agents, nodes: list[Any]) -> None:
-    for ticket in (11, 12):
-        agents.submit(nodes[0], ticket, Ask())
+    for item in (11, 12):
+        agents.submit(nodes[0], item, Ask())
 
-        (ended,) = agents.collect(lambda ticket, message: None)
+        (ended,) = agents.collect(lambda item, message: None)
 
         assert isinstance(ended, CallEnded)
-        assert ended.ticket == ticket
+        assert ended.item == item
         assert not isinstance(ended.outcome, Failure)

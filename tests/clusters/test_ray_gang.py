@@ -193,7 +193,7 @@ def test_a_gang_that_is_lost_has_a_successor_or_ends_its_call(
     gang.teams[first.id] = Team(first.id, actors, ["a", "b"], node=first)
     gang.submit(first, 7, SimpleNamespace(seal=lambda: None))  # type: ignore[arg-type]
 
-    events = gang.collect(lambda ticket, message: None)
+    events = gang.collect(lambda item, message: None)
 
     why = "rank 1 of 2 ranks: lost on b: node died"
     lost = NodeLost(first, why)

@@ -1,8 +1,8 @@
 """The contract of those who make calls: one agent on each node, which makes one call at a time.
 
     nodes = agents.start(needed, limits)
-    agents.submit(nodes[0], 1, job)
-    events = agents.collect(listen)        # [CallEnded(1, nodes[0], outcome)]
+    agents.submit(nodes[0], item, job)
+    events = agents.collect(listen)        # [CallEnded(item, nodes[0], outcome)]
 
 Its members are `LocalAgents` (the pool of this program: one node) and `RayAgents`; the tests have a simulated one. Who
 gets what, and what becomes of a call whose node is lost, is decided by `Dispatcher`.
@@ -73,9 +73,9 @@ class Node:
 
 @dataclass(frozen=True)
 class CallEnded:
-    """A call has ended. Its announcements were passed on before."""
+    """The call for an item has ended. Its announcements were passed on before."""
 
-    ticket: int
+    item: Any
     node: Node
     outcome: Any
 
@@ -96,8 +96,8 @@ class NodeLost:
 
 
 AgentEvent = CallEnded | NodeJoined | NodeLost
-TicketListener = Callable[[int, dict[str, Any]], None]
-"""Told the ticket and each announcement of its call."""
+ItemListener = Callable[[Any, dict[str, Any]], None]
+"""Told the item and each announcement of its call."""
 
 
 class Agents(Protocol):
@@ -116,12 +116,12 @@ class Agents(Protocol):
         """
         ...
 
-    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
-        """Has `node`, which is ready and makes no call now, make this one. Raises nothing: what goes wrong is heard of
-        by `collect`."""
+    def submit(self, node: Node, item: Any, job: NodeCall) -> None:
+        """Has `node`, which is ready and makes no call now, make the one for `item`. Raises nothing: what goes wrong is
+        heard of by `collect`."""
         ...
 
-    def collect(self, listen: TicketListener) -> list[AgentEvent]:
+    def collect(self, listen: ItemListener) -> list[AgentEvent]:
         """Returns the new events, in order; waits until there is one. Empty if nothing is in progress, so that no event
         can come. KeyboardInterrupt passes through."""
         ...
@@ -139,21 +139,21 @@ class LocalAgents:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._submitted: tuple[Node, int, NodeCall] | None = None
+        self._submitted: tuple[Node, Any, NodeCall] | None = None
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:
         self.pool.prepare()
         found = self.pool.call(capture_environment, None, limits)
         return [Node("home", capture(with_jax=False) if isinstance(found, Failure) else found)]
 
-    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
-        self._submitted = node, ticket, job
+    def submit(self, node: Node, item: Any, job: NodeCall) -> None:
+        self._submitted = node, item, job
 
-    def collect(self, listen: TicketListener) -> list[AgentEvent]:
+    def collect(self, listen: ItemListener) -> list[AgentEvent]:
         if self._submitted is None:
             return []
-        (node, ticket, job), self._submitted = self._submitted, None
-        return [CallEnded(ticket, node, job(self.pool, lambda message: listen(ticket, message)))]
+        (node, item, job), self._submitted = self._submitted, None
+        return [CallEnded(item, node, job(self.pool, lambda message: listen(item, message)))]
 
     def close(self) -> None:
         self._submitted = None
@@ -194,15 +194,6 @@ class WorkBatch(Generic[T]):
     """Nodes that were lost while they were at its first item."""
 
 
-@dataclass(frozen=True)
-class Ended(Generic[T]):
-    """The result of an item."""
-
-    item: T
-    node: Node
-    outcome: Any
-
-
 @dataclass
 class Dispatcher(Generic[T]):
     """Iterate over it: each item that has ended is given out before its node gets the next one.
@@ -220,8 +211,8 @@ class Dispatcher(Generic[T]):
     batches: Iterable[WorkBatch[T]]
     make_job: Callable[[T, Node], NodeCall | None]
     listen: Callable[[T, dict[str, Any]], None]
-    running: dict[int, tuple[T, Node]] = field(default_factory=dict[int, tuple[T, Node]])
-    """By ticket."""
+    running: dict[str, T] = field(default_factory=dict[str, T])
+    """The item that a node is at, by its id."""
     done: Counter[str] = field(default_factory=Counter[str])
     """Calls that have ended, by the id of the node."""
     seen: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -238,36 +229,26 @@ class Dispatcher(Generic[T]):
         self._idle: list[Node] = []
         # There is nothing for these nodes, unless another one is lost: a thousand of them aren't asked after each call.
         self._resting: list[Node] = []
-        self._tickets = 0
         for node in self.nodes:
             self._join(node)
 
-    def __iter__(self) -> Iterator[Ended[T]]:
+    def __iter__(self) -> Iterator[CallEnded]:
         for group in self.groups():
             yield from group
 
-    def groups(self) -> Iterator[list[Ended[T]]]:
+    def groups(self) -> Iterator[list[CallEnded]]:
         """Items that ended at about the same time, together: if there are many, they can be stored at once."""
         while True:
-            self._hand_out()
+            free, self._idle = self._idle, []
+            self._resting += [node for node in free if not self._begin_next(node)]
             # Without a busy agent all is done, unless there is no node and one may join.
             if not self.running and self._resting:
                 return
-            events = self.agents.collect(self._tell)
+            events = self.agents.collect(self.listen)
             if not events:
                 return
             if ended := [each for event in events for each in self._take(event)]:
                 yield ended
-
-    def _take(self, event: AgentEvent) -> Iterable[Ended[T]]:
-        match event:
-            case CallEnded():
-                return self._take_answer(event)
-            case NodeLost():
-                return self._take_loss(event)
-            case NodeJoined():
-                self._join(event.node)
-                return ()
 
     @property
     def node_count(self) -> int:
@@ -276,33 +257,35 @@ class Dispatcher(Generic[T]):
 
     # ---- nodes
 
+    def _take(self, event: AgentEvent) -> Iterator[CallEnded]:
+        node = event.node
+        if isinstance(event, NodeJoined):
+            self._join(node)
+        elif isinstance(event, NodeLost):
+            yield from self._take_loss(node, event.why)
+        # A node that was given up can still answer; its call has moved to another node.
+        elif node.id in self.running and self.running[node.id] == event.item:
+            del self.running[node.id]
+            self._of_node[node.id].losses = 0
+            self.done[node.id] += 1
+            self._idle.append(node)
+            yield event
+
     def _join(self, node: Node) -> None:
         self.seen[node.id] = node
         self._hosts[node.host] += 1
         self._idle.append(node)
 
-    def _take_answer(self, answer: CallEnded) -> Iterator[Ended[T]]:
-        # A node that was given up can still answer; its call has moved to another node.
-        if answer.ticket not in self.running:
-            return
-        item, node = self.running.pop(answer.ticket)
-        self._of_node[node.id].losses = 0
-        self.done[node.id] += 1
-        self._idle.append(node)
-        yield Ended(item, node, answer.outcome)
-
-    def _take_loss(self, loss: NodeLost) -> Iterator[Ended[T]]:
-        node = loss.node
+    def _take_loss(self, node: Node, why: str) -> Iterator[CallEnded]:
         if node.id in self.lost or node.id not in self.seen:
             return
-        self.lost[node.id] = loss.why
+        self.lost[node.id] = why
         self._hosts[node.host] -= 1
         self._idle = [other for other in (*self._idle, *self._resting) if other.id != node.id]
         self._resting = []
         batch = self._of_node.pop(node.id, WorkBatch(deque()))
-        ticket = next((ticket for ticket, (_, other) in self.running.items() if other.id == node.id), None)
-        if ticket is not None:
-            item, _ = self.running.pop(ticket)
+        if node.id in self.running:
+            item = self.running.pop(node.id)
             batch.losses += 1
             if batch.losses < MOST_LOSSES:
                 batch.items.appendleft(item)
@@ -310,18 +293,13 @@ class Dispatcher(Generic[T]):
                 batch.losses = 0
                 text = f"{plural(MOST_LOSSES, 'node')} were lost while it was measured; the last one, {node.label}: "
                 advice = "If the function brings nodes down, limit its memory; then measure it again."
-                yield Ended(item, node, Failure("node_lost", "start", text + loss.why, advice))
+                yield CallEnded(item, node, Failure("node_lost", "start", text + why, advice))
         if batch.items:
             self._returned.append(batch)
         if not self._hosts[node.host]:
             self._returned.extend(self._reserved.pop(node.host, ()))
 
     # ---- batches
-
-    def _hand_out(self) -> None:
-        """Each free node gets its next call, as far as there are any."""
-        free, self._idle = self._idle, []
-        self._resting += [node for node in free if not self._begin_next(node)]
 
     def _begin_next(self, node: Node) -> bool:
         """Has `node` make its next call; False if there is nothing for it."""
@@ -335,9 +313,8 @@ class Dispatcher(Generic[T]):
             item = batch.items.popleft()
             job = self.make_job(item, node)
             if job is not None:
-                self._tickets += 1
-                self.running[self._tickets] = item, node
-                self.agents.submit(node, self._tickets, job)
+                self.running[node.id] = item
+                self.agents.submit(node, item, job)
                 return True
 
     def _next_batch(self, node: Node) -> WorkBatch[T] | None:
@@ -352,7 +329,3 @@ class Dispatcher(Generic[T]):
                 return batch
             self._reserved.setdefault(batch.host, deque()).append(batch)
         return None
-
-    def _tell(self, ticket: int, message: dict[str, Any]) -> None:
-        if ticket in self.running:
-            self.listen(self.running[ticket][0], message)

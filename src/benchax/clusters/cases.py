@@ -90,17 +90,16 @@ def measure_cases(
     for each in options:
         executor_for(each)  # refuses what cannot be
     nodes = agents.start([case.fn for case in cases], UNLIMITED)
-    ended = [0]
 
     def make_job(i: int, node: Node) -> CaseJob:
-        report(ProgressEvent(f"{cases[i].id.label} on {node.label}", "start", ended[0], len(cases)))
+        ended = dispatcher.done.total()
+        report(ProgressEvent(f"{cases[i].id.label} on {node.label}", "start", ended, len(cases)))
         return CaseJob(cases[i], options[i], run_id)
 
     batches = (WorkBatch(deque([i])) for i in range(len(cases)))
     dispatcher = Dispatcher(agents, nodes, batches, make_job, lambda i, message: None)
     missing = set(range(len(cases)))
     for each in dispatcher:
-        ended[0] += 1
         missing.remove(each.item)
         yield each.item, _row(cases[each.item], options[each.item], run_id, each.node, each.outcome)
     why = "; ".join(list(dispatcher.lost.values())[-3:])
@@ -112,8 +111,7 @@ def measure_cases(
 def _row(case: Case, options: Options, run_id: str, node: Node, outcome: Measurement | Failure) -> Measurement:
     if isinstance(outcome, Failure):
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        environment = at_commit_of(_capture(case.folder), node.environment)
-        return Measurement(case.id, environment, options, run_id, now, failure=outcome)
+        outcome = Measurement(case.id, node.environment, options, run_id, now, failure=outcome)
     return replace(outcome, environment=at_commit_of(_capture(case.folder), outcome.environment))
 
 

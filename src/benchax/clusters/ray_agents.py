@@ -16,30 +16,29 @@ from __future__ import annotations
 
 import os
 import platform
-import queue
 import re
 import socket
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from benchax.clusters.agents import (
     AgentEvent,
     CallEnded,
     Examination,
+    ItemListener,
     Node,
     NodeCall,
     NodeJoined,
     NodeLost,
-    TicketListener,
     capture_environment,
 )
 from benchax.environment import FLAG_PREFIXES, FLAGS, at_commit_of, capture, installed
@@ -63,6 +62,9 @@ NEW_NODES_S = 5.0
 MOST_AGENTS = 3
 """On one node: an agent that was killed has a successor, twice."""
 
+Steps = Generator[Any, Any, Any]
+"""Work on the cluster: it yields Ray's reference of each value that it needs, and is resumed with that value."""
+
 
 @dataclass
 class Team:
@@ -76,7 +78,8 @@ class Team:
     """The node that an agent has for itself."""
     node: Node | None = None
     """Once it is ready."""
-    ticket: int | None = None
+    item: Any = None
+    """The call that it makes is for this; None if it makes none."""
 
 
 class _OnRay(ABC):
@@ -89,51 +92,97 @@ class _OnRay(ABC):
 
     def __init__(self, ray: Any, folder: Path) -> None:
         self.ray, self.folder = ray, folder
-        self.calls = RayCalls(ray)
         self.strategies = require("ray.util.scheduling_strategies", doing="measuring on a cluster")
         self.teams: dict[str, Team] = {}
+        self.events: list[AgentEvent] = []
+        """New events, in order."""
+        self.listen: ItemListener = lambda item, message: None
+        self._waiting: dict[Future[Any], Steps] = {}
 
-    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
+    def submit(self, node: Node, item: Any, job: NodeCall) -> None:
         team = self.teams[node.id]
-        team.ticket = ticket
         try:
             sealed = job.seal()
         except UsageError as error:
-            self.calls.end((team.id, 0), "call", ([], diagnose(error, "start")))
+            self.events.append(CallEnded(item, node, diagnose(error, "start")))
             return
-        for i, actor in enumerate(team.actors):
-            self.calls.begin((team.id, i), "call", lambda actor=actor: actor.ask.remote("make_call", sealed))
+        team.item = item
+        for rank in range(len(team.actors)):
+            self._begin(self._call(team, rank, sealed))
 
-    def collect(self, listen: TicketListener) -> list[AgentEvent]:
-        while any(team.ticket is not None or team.node is None for team in self.teams.values()):
+    def collect(self, listen: ItemListener) -> list[AgentEvent]:
+        self.listen = listen
+        while not self.events and any(team.item is not None or team.node is None for team in self.teams.values()):
             self._start_missing()
-            found: list[AgentEvent] = []
-            for ended in self.calls.wait(NEW_NODES_S):
-                found += self._read(ended, listen)
-            if found:
-                return found
-        return []
+            self._wait(NEW_NODES_S)
+        found, self.events = self.events, []
+        return found
 
     def close(self) -> None:
         teams, self.teams = list(self.teams.values()), {}
         for team in teams:
             self._stop(team)
 
-    def _start_missing(self, at_once: bool = False) -> None:
-        """Has an agent started on each node that has come, or whose agent was killed. Looks for them now and then."""
-        return
+    def _begin(self, steps: Steps) -> None:
+        self._go_on(steps, partial(next, steps))
 
-    @abstractmethod
-    def _replace(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
-        """Does what is possible after the loss of `team`, which has ended.
+    def _go_on(self, steps: Steps, resume: Callable[[], Any]) -> None:
+        with suppress(StopIteration):
+            self._waiting[resume().future()] = steps
+
+    def _wait(self, timeout_s: float) -> None:
+        """Resumes all work whose values have come; at least one, unless the time is over. Waiting costs nothing."""
+        for future in wait(self._waiting, timeout_s, FIRST_COMPLETED).done:
+            steps, error = self._waiting.pop(future), future.exception()
+            self._go_on(steps, partial(steps.throw, error) if error else partial(steps.send, future.result()))
+
+    def _answer(self, reference: Any) -> Steps:
+        """Returns what an agent answers; a failure if the agent itself failed. Raises another error if it is gone."""
+        try:
+            return (yield reference)
+        except self.ray.exceptions.RayTaskError as error:
+            return diagnose(error, "start")
+
+    def _call(self, team: Team, rank: int, sealed: NodeCall) -> Steps:
+        """Has an actor of `team` make a call."""
+        try:
+            answer = yield from self._answer(team.actors[rank].ask.remote("make_call", sealed))
+        except Exception as error:  # the future's own errors have no common type
+            why = first_sentence(error)
+            if len(team.actors) > 1:
+                why = f"rank {rank} of {plural(len(team.actors), 'rank')}: lost on {team.places[rank]}: {why}"
+            self._lose(team, why, Failure("node_lost", "start", why))
+            return
+        # What came of another rank than the first is in the first one's row.
+        if rank or team.id not in self.teams or team.node is None or team.item is None:
+            return
+        messages, outcome = ([], answer) if isinstance(answer, Failure) else answer
+        for message in messages:
+            self.listen(team.item, message)
+        failure = outcome.failure if isinstance(outcome, Measurement) else None
+        if failure is not None and failure.kind == "node_lost":
+            self._lose(team, failure.message, outcome)
+        else:
+            self.events.append(CallEnded(team.item, team.node, outcome))
+            team.item = None
+
+    def _lose(self, team: Team, why: str, outcome: Any) -> None:
+        """Ends `team`, unless it was given up already.
 
         Args:
             outcome: of its call, if no other can make it.
         """
+        if self.teams.pop(team.id, None) is not None:
+            self._stop(team)
+            self._replace(team, why, outcome)
 
-    def _take_examination(self, team: Team, what: str, found: Any) -> list[AgentEvent]:
-        """The events of an answer that is no call's."""
-        return []
+    @abstractmethod
+    def _replace(self, team: Team, why: str, outcome: Any) -> None:
+        """Does what is possible after the loss of `team`, which has ended."""
+
+    def _start_missing(self, at_once: bool = False) -> None:
+        """Has an agent started on each node that has come, or whose agent was killed. Looks for them now and then."""
+        return
 
     def _find_places(self, needed: Any, limits: CallLimits) -> list[Place]:
         """Keeps what the start needs. Raises `UsageError` if there is no place."""
@@ -167,42 +216,6 @@ class _OnRay(ABC):
             with suppress(Exception):
                 self.ray.kill(actor, no_restart=True)
 
-    def _lose(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
-        del self.teams[team.id]
-        self._stop(team)
-        return self._replace(team, why, outcome)
-
-    def _read(self, ended: EndedCall, listen: TicketListener) -> list[AgentEvent]:
-        name, rank = ended.who
-        team = self.teams.get(name)
-        if team is None:  # given up
-            return []
-        try:
-            value = ended.result()
-        except self.ray.exceptions.RayTaskError as error:
-            # The agent itself failed, not its call: it cannot be made on that node in this job.
-            failure = diagnose(error, "start")
-            value = ([], failure) if ended.what == "call" else failure
-        except Exception as error:  # the future's own errors have no common type
-            why = first_sentence(error)
-            if len(team.actors) > 1:
-                why = f"rank {rank} of {plural(len(team.actors), 'rank')}: lost on {team.places[rank]}: {why}"
-            return self._lose(team, why, Failure("node_lost", "start", why))
-        if ended.what != "call":
-            return self._take_examination(team, ended.what, value)
-        if rank:  # what came of another rank than the first is in the first one's row
-            return []
-        assert team.node is not None
-        assert team.ticket is not None
-        messages, outcome = cast("tuple[list[dict[str, Any]], Any]", value)
-        for message in messages:
-            listen(team.ticket, message)
-        failure = outcome.failure if isinstance(outcome, Measurement) else None
-        if failure is not None and failure.kind == "node_lost":
-            return self._lose(team, failure.message, outcome)
-        ticket, team.ticket = team.ticket, None
-        return [CallEnded(ticket, team.node, outcome)]
-
 
 class RayAgents(_OnRay):
     """One on each node."""
@@ -216,31 +229,16 @@ class RayAgents(_OnRay):
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:
         for place in self._find_places(needed, limits):
-            self._start_agent(place)
-        return self._await_first()
-
-    def _start_agent(self, place: Place) -> None:
-        self.attempts[place["NodeID"]] += 1
-        resources = place["Resources"]
-        there = self.strategies.NodeAffinitySchedulingStrategy(place["NodeID"], soft=False)
-        actor = self._make_actor(there, resources["CPU"], resources.get("GPU", 0))
-        name = f"{place['NodeManagerHostname']} ({place['NodeManagerAddress']}, {place['NodeID'][:6]})"
-        team = Team(f"{place['NodeID'][:12]}-{self.attempts[place['NodeID']]}", [actor], [name], place)
-        self.teams[team.id] = team
-        self.calls.begin((team.id, 0), "probe", lambda: actor.probe.remote())
-
-    def _await_first(self) -> list[Node]:
-        """Those that are ready when most are: the others join later."""
-        nodes: list[Node] = []
+            self._begin(self._start_agent(place))
         until = monotonic() + max(START_S, self.limit_s)
-        while any(team.node is None for team in self.teams.values()) and monotonic() < until:
-            for ended in self.calls.wait(until - monotonic()):
-                for event in self._read(ended, lambda ticket, message: None):
-                    if isinstance(event, NodeJoined):
-                        nodes.append(event.node)
-                        until = min(until, monotonic() + LATE_S)
+        while any(team.node is None for team in self.teams.values()) and (left_s := until - monotonic()) > 0:
+            self._wait(left_s)
             if self.problems:
                 raise self.problems[0]
+            if self.events:  # a node is ready; those that are not soon join later
+                until = min(until, monotonic() + LATE_S)
+        self.events = []
+        nodes = [team.node for team in self.teams.values() if team.node is not None]
         if not nodes:
             listed = ", ".join(team.places[0] for team in self.teams.values()) or "they were lost"
             raise UsageError(
@@ -250,6 +248,35 @@ class RayAgents(_OnRay):
             )
         return nodes
 
+    def _start_agent(self, place: Place) -> Steps:
+        """Starts an agent on a node, which joins if it can measure."""
+        id, address, resources = place["NodeID"], place["NodeManagerAddress"], place["Resources"]
+        self.attempts[id] += 1
+        there = self.strategies.NodeAffinitySchedulingStrategy(id, soft=False)
+        actor = self._make_actor(there, resources["CPU"], resources.get("GPU", 0))
+        name = f"{place['NodeManagerHostname']} ({address}, {id[:6]})"
+        team = Team(f"{id[:12]}-{self.attempts[id]}", [actor], [name], place)
+        self.teams[team.id] = team
+        try:
+            check_packages(f"node {name}", (yield actor.probe.remote()))
+            given = self.sent, "examine", self.needed, self.limit_s
+            found = yield from self._answer(actor.start.remote(*given))
+            if isinstance(found, Failure):
+                raise cannot_load(f"node {name} cannot measure this: {found.message}")
+        except UsageError as error:  # at the start, it ends the run; later, there is just no such node
+            self.problems.append(error)
+            del self.teams[team.id]
+            self._stop(team)
+            return
+        except Exception as error:
+            self._lose(team, first_sentence(error), None)
+            return
+        environment = at_commit_of(self.here, found.environment)
+        if sum(other.place["NodeManagerAddress"] == address for other in self.teams.values()) > 1:
+            address = f"{address}, {id[:6]}"
+        team.node = Node(team.id, environment, address, replace(found, environment=environment))
+        self.events.append(NodeJoined(team.node))
+
     def _start_missing(self, at_once: bool = False) -> None:
         if not at_once and monotonic() - self._looked < NEW_NODES_S:
             return
@@ -258,34 +285,12 @@ class RayAgents(_OnRay):
             taken = {team.place["NodeID"] for team in self.teams.values()}
             for place in list_places(self.ray):
                 if place["NodeID"] not in taken and self.attempts[place["NodeID"]] < MOST_AGENTS:
-                    self._start_agent(place)
+                    self._begin(self._start_agent(place))
 
-    def _replace(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
+    def _replace(self, team: Team, why: str, outcome: Any) -> None:
         self._start_missing(at_once=True)  # it may have been the agent alone that was killed
-        return [NodeLost(team.node, why)] if team.node is not None else []
-
-    def _take_examination(self, team: Team, what: str, found: Any) -> list[AgentEvent]:
-        name = f"node {team.places[0]}"
-        try:
-            if isinstance(found, Failure):
-                raise cannot_load(f"{name} cannot measure this: {found.message}")
-            if what == "probe":
-                check_packages(name, found)
-        except UsageError as error:  # at the start, it ends the run; later, there is just no such node
-            self.problems.append(error)
-            del self.teams[team.id]
-            self._stop(team)
-            return []
-        if what == "probe":
-            examine = partial(team.actors[0].start.remote, self.sent, "examine", self.needed, self.limit_s)
-            self.calls.begin((team.id, 0), "examine", examine)
-            return []
-        environment = at_commit_of(self.here, found.environment)
-        address = team.place["NodeManagerAddress"]
-        if sum(other.place["NodeManagerAddress"] == address for other in self.teams.values()) > 1:
-            address = f"{address}, {team.place['NodeID'][:6]}"
-        team.node = Node(team.id, environment, address, replace(found, environment=environment))
-        return [NodeJoined(team.node)]
+        if team.node is not None:
+            self.events.append(NodeLost(team.node, why))
 
 
 # ---- ranks of one program --------------------------------------------------------------------------------------------
@@ -403,29 +408,29 @@ class RayGang(_OnRay):
 
     def _ask(self, actors: Sequence[Any], method: str, *given: Any) -> list[Any]:
         """Returns the answer of each of the actors. Raises `UsageError` if one does not answer."""
-        asked = [getattr(actor, method).remote(*given) for actor in actors]
-        self.ray.wait(asked, num_returns=len(asked), timeout=max(START_S, self.limit_s))
+        asked = [getattr(actor, method).remote(*given).future() for actor in actors]
+        wait(asked, max(START_S, self.limit_s))
         found = []
-        for rank, reference in enumerate(asked):
+        for rank, future in enumerate(asked):
             try:
-                found.append(self.ray.get(reference, timeout=0.1))
-            except self.ray.exceptions.RayError as error:
+                found.append(future.result(timeout=0))
+            except (self.ray.exceptions.RayError, TimeoutError) as error:
                 raise UsageError(
                     f"rank {rank} of {plural(self.count, 'rank')} could not be started: {first_sentence(error)}",
                     f"nodes that answer within {seconds(START_S)}",
                 ) from error
         return found
 
-    def _replace(self, team: Team, why: str, outcome: Any) -> list[AgentEvent]:
+    def _replace(self, team: Team, why: str, outcome: Any) -> None:
         """Another gang takes over if there are hosts for it; if not, what was heard last is what came of the call."""
         assert team.node is not None
-        assert team.ticket is not None
         lost = NodeLost(team.node, why)
         try:
-            return [lost, NodeJoined(self._form())]
+            self.events += [lost, NodeJoined(self._form())]
         except UsageError:
             self.close()
-            return [CallEnded(team.ticket, team.node, outcome), lost]
+            ended = [] if team.item is None else [CallEnded(team.item, team.node, outcome)]
+            self.events += [*ended, lost]
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
@@ -581,49 +586,6 @@ def cannot_load(problem: str) -> UsageError:
         "nodes that can import everything the functions need",
         "install it there, or put it into the folder of your files, which is sent to the nodes",
     )
-
-
-# ---- calls that are under way ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class EndedCall:
-    """The call that has ended, and its actor; with the method of a future that Ray calls."""
-
-    who: Any
-    what: str
-    result: Callable[[], Any]
-    """Its value. Raises `RayTaskError` if the call failed, and another error if the actor is gone."""
-
-
-class RayCalls:
-    """While nothing ends, waiting costs nothing."""
-
-    def __init__(self, ray: Any) -> None:
-        self.ray = ray
-        self._ended: queue.SimpleQueue[EndedCall] = queue.SimpleQueue()
-
-    def begin(self, who: Any, what: str, call: Callable[[], Any]) -> None:
-        """`call` returns the reference of the value that Ray should bring."""
-        try:
-            future = call().future()
-        except self.ray.exceptions.RayError as error:  # the actor is known to be gone
-            future = Future()
-            future.set_exception(error)
-        future.add_done_callback(lambda future: self._ended.put(EndedCall(who, what, future.result)))
-
-    def end(self, who: Any, what: str, value: Any) -> None:
-        """Ends a call that ended before it began."""
-        self._ended.put(EndedCall(who, what, lambda: value))
-
-    def wait(self, timeout_s: float) -> list[EndedCall]:
-        """All that has ended; at least one, unless the time is over."""
-        found: list[EndedCall] = []
-        with suppress(queue.Empty):
-            found.append(self._ended.get(timeout=max(0.01, timeout_s)))
-            while True:
-                found.append(self._ended.get_nowait())
-        return found
 
 
 # ---- the connection --------------------------------------------------------------------------------------------------
