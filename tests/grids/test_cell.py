@@ -17,7 +17,6 @@ from functions_by_hand import slow_at_first
 from benchax.grids import cell
 from benchax.grids.cell import MOST_CALLS, join_trials
 from benchax.grids.outputs import put_together
-from benchax.grids.plan import DataPoint
 from benchax.json_values import encode_value
 from benchax.measuring.record import keep_news
 from benchax.model import Failure, Samples
@@ -27,9 +26,9 @@ OPTIONS = resolve({"timer": "wall", "verify": "off", "memory": False, "stages": 
 
 
 def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.CellRequest:
-    point, seeds = DataPoint("x", value, more.pop("make", None)), more.pop("seeds", (1, 2))
+    make, seeds = more.pop("make", None), more.pop("seeds", (1, 2))
     options = replace(OPTIONS, memory=more.pop("memory", False))
-    return cell.CellRequest("f", fn, point, seeds, options, **more)
+    return cell.CellRequest("f", fn, value, make, seeds, options, **more)
 
 
 def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[Any], list[dict[str, Any]]]:

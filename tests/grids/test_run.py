@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from benchax.errors import StoreError, UsageError
 from benchax.grids.cell import CellRequest
-from benchax.grids.grid import COMPILE_LEAST_S, allowance, defaults, limits, of_the_total, validate_spec
-from benchax.grids.plan import named_functions, plan, points, trial_seed
+from benchax.grids.grid import COMPILE_LEAST_S, allowance, defaults, of_the_total, validate_spec
+from benchax.grids.plan import named_functions, points, trial_seed
 from benchax.grids.result import STATUSES
 from benchax.model import Absent, CaseId, Failure
 from benchax.progress import ProgressEvent
@@ -349,7 +349,7 @@ def test_a_grid_without_a_limit_has_none_whatever_is_set(project: Path, monkeypa
 
     spec = validate_spec([jnp.sin], ["f32[8]"], defaults() | {"timeout_s": None})
 
-    assert (spec.options.timeout_s, spec.limits.call_s, spec.limits.compile_s) == (None, None, None)
+    assert (spec.options.timeout_s, spec.compile_s) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -357,11 +357,13 @@ def test_a_grid_without_a_limit_has_none_whatever_is_set(project: Path, monkeypa
     [((1, None), COMPILE_LEAST_S), ((90, None), 90), ((90, 5), 5), ((None, None), None)],
 )
 def test_compiling_has_a_minute_at_least_and_never_less_than_a_call(given: tuple, compile_s: float | None) -> None:
-    found, (call_s, _) = limits(*given, None), given
+    pool, (call_s, limit_s) = HerePool(), given
 
-    assert found.compile_s == compile_s
-    assert {found.of(stage) for stage in ("trace", "run", "check")} == {call_s}
-    assert {found.of(stage) for stage in ("lower", "compile", "inputs", "start")} == {compile_s}
+    grid_here([double], ["f32[4]"], pool, timeout_s=call_s, compile_timeout_s=limit_s)
+
+    (found,) = pool.limits
+    assert {found.stage_s(stage) for stage in ("trace", "run", "check")} == {call_s}
+    assert {found.stage_s(stage) for stage in ("lower", "compile", "inputs", "start")} == {compile_s}
 
 
 @example(60.0, 270, [])
@@ -395,7 +397,7 @@ def f(x: object) -> object:
 
 
 def labels(data: object, make: object = None) -> list[object]:
-    return [point.label for point in points(data, make)]  # type: ignore[arg-type]
+    return list(points(data, make))  # type: ignore[arg-type]
 
 
 def test_functions_of_a_list_have_their_own_names_and_twins_are_told_apart() -> None:
@@ -434,14 +436,14 @@ BAD = (("trials", 0), ("trials", 2.5), ("trials", True), ("seed", -1), ("make", 
 @pytest.mark.parametrize(("name", "value"), [*BAD, ("name", "")])
 def test_settings_that_cannot_work_are_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(UsageError, match=name):
-        plan([f], [1], **{name: value})  # type: ignore[arg-type]
+        validate_spec([f], [1], defaults() | {name: value})
 
 
 def test_a_cell_is_stored_under_function_label_and_grid_beside_those_of_its_data_point() -> None:
-    found = plan({"a": f, "b": f}, [1, 2], name="g", axis="n")
+    found = validate_spec({"a": f, "b": f}, [1, 2], defaults() | {"name": "g", "axis": "n"})
 
-    assert [(name, point.label) for name, point in found.cells] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
-    assert found.case_id("a", 4) == CaseId("a", (("n", 4), ("grid", "g")))
+    assert found.cells == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert found.case_id(("a", 4)) == CaseId("a", (("n", 4), ("grid", "g")))
 
 
 def test_seeds_depend_on_seed_label_and_trial_and_on_nothing_else() -> None:

@@ -200,9 +200,9 @@ def _lines_of(running: Sequence[GridRun]) -> list[str]:
 
     if not running or not running[0].cells:
         return []
-    plan = running[0].spec.plan
+    spec = running[0].spec
     return terminal.to_text(
-        Document((table_so_far(running[0].cells, list(plan.functions), plan.labels, plan.axis),))
+        Document((table_so_far(running[0].cells, list(spec.functions), list(spec.points), spec.axis),))
     ).splitlines()
 
 

@@ -24,7 +24,6 @@ import jax
 
 from benchax.case import Case, make_case
 from benchax.grids import outputs as trees
-from benchax.grids.plan import DataPoint
 from benchax.grouping import group_by
 from benchax.json_values import Json
 from benchax.machine import noise
@@ -62,7 +61,9 @@ class CellRequest:
 
     function: str
     fn: Callable[..., Any]
-    point: DataPoint
+    value: Any
+    """The data point (`plan.points`)."""
+    make: Callable[[Any, Any], Any] | None
     seeds: tuple[int, ...]
     """One per trial."""
     options: Options
@@ -123,13 +124,15 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
     return CellAnswer(failure, tuple(sampler.trees), sampler.not_kept)
 
 
-def _make_inputs(point: DataPoint, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    made, make = point.value, point.make
+def _make_inputs(
+    value: Any, make: Callable[[Any, Any], Any] | None, seed: int
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     # A callable pytree (an equinox module) is data.
-    is_maker = callable(point.value) and jax.tree_util.all_leaves([point.value])
+    is_maker = callable(value) and jax.tree_util.all_leaves([value])
+    made: Any = value
     if make is not None or is_maker:
         key = jax.random.key(seed)
-        made = make(key, made) if make is not None else made(key)
+        made = make(key, value) if make is not None else value(key)
     # Like any other pytree, a named tuple is one input.
     return (made if type(made) is tuple else (made,)), {}
 
@@ -152,7 +155,7 @@ class TrialSampler:
     def case(self, seed: int) -> Case:
         """The case of a trial."""
         request = self.request
-        inputs = partial(_make_inputs, request.point, seed)
+        inputs = partial(_make_inputs, request.value, request.make, seed)
         return replace(make_case(request.fn, name=request.function), inputs=inputs)
 
     def check(self, record: Record, subject: Subject) -> None:

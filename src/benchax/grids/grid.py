@@ -25,12 +25,13 @@ from statistics import fmean, median
 from time import monotonic
 from typing import Any
 
+from benchax.case import param_value
 from benchax.clusters import open_agents
 from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch
 from benchax.errors import BenchaxError, StoreError, UsageError, one_of
 from benchax.grids.cell import CellAnswer, CellRequest, join_trials, measure_cell
 from benchax.grids.outputs import agreement, checked_clip, put_together, size_bytes
-from benchax.grids.plan import DataPoint, Key, Label, Plan, plan, trial_seed
+from benchax.grids.plan import Key, Label, named_functions, points, trial_seed, whole
 from benchax.grids.rendering import shares
 from benchax.grids.result import Cell, GridResult
 from benchax.keywords import guard_keywords
@@ -172,28 +173,39 @@ def defaults() -> dict[str, Any]:
 
 
 def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSpec:
-    """`given` has all of `defaults()`. Raises `UsageError` for whatever is not permitted."""
-    options = _resolve(given)
-    planned = plan(
-        functions, data, make=given["make"], trials=given["trials"], seed=options.seed, name=given["name"],
-        axis=given["axis"],
-    )  # fmt: skip
-    if given["check"] is not None and not callable(given["check"]):
-        raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
-    fill = given["fill"]
+    """`given` has all of `defaults()`. Raises `UsageError` for whatever is not permitted; nothing has run then."""
+    options, make, check, fill = _resolve(given), given["make"], given["check"], given["fill"]
+    if make is not None and not callable(make):
+        raise UsageError(f"make={make!r} is a {type(make).__name__}", "a function of a key and a data point")
+    if check is not None and not callable(check):
+        raise UsageError(f"check={check!r} of a grid", "a function of an output and its inputs, or None")
     if fill is not None and (isinstance(fill, bool) or not isinstance(fill, int | float)):
         raise UsageError(f"fill={fill!r} of a grid", "a number that replaces missing outputs, or None")
+    for what in ("name", "axis"):
+        if not isinstance(given[what], str) or not given[what]:
+            raise UsageError(f"{what}={given[what]!r} of a grid", "a text that is not empty")
+    if given["axis"] in ("grid", "function", "i"):
+        raise UsageError(f"axis={given['axis']!r} of a grid", "another name: this one is taken by benchax")
+    named, compile_s = named_functions(functions), read_duration("compile_timeout_s", given["compile_timeout_s"])
+    if compile_s is None and options.timeout_s is not None:
+        compile_s = max(COMPILE_LEAST_S, options.timeout_s)
     return GridSpec(
-        planned,
-        limits(options.timeout_s, given["compile_timeout_s"], given["total_timeout_s"]),
-        options,
-        given["check"],
-        _reference(planned, given["compare"]),
-        parse_size(given["output_limit_bytes"]),
-        fill,
-        checked_clip(given["clip"]),
-        bool(given["nan_to_num"]),
-        given["resume"],
+        name=given["name"],
+        axis=given["axis"],
+        functions=named,
+        points=points(data, make),
+        make=make,
+        trials=whole("trials", given["trials"], least=1),
+        options=options,
+        compile_s=compile_s,
+        total_s=read_duration("total_timeout_s", given["total_timeout_s"]),
+        check=check,
+        reference=_reference(named, given["compare"]),
+        output_limit_bytes=parse_size(given["output_limit_bytes"]),
+        fill=fill,
+        clip=checked_clip(given["clip"]),
+        nan_to_num=bool(given["nan_to_num"]),
+        resume=given["resume"],
     )
 
 
@@ -218,14 +230,14 @@ def _resolve(given: Mapping[str, Any]) -> Options:
     )
 
 
-def _reference(planned: Plan, compare: Any) -> str | None:
+def _reference(functions: Mapping[str, Any], compare: Any) -> str | None:
     """The function that outputs are compared with; None if they are not."""
-    if compare is False or (compare is True and len(planned.functions) < 2):
+    if compare is False or (compare is True and len(functions) < 2):
         return None
     if compare is True:
-        return next(iter(planned.functions))
-    if not isinstance(compare, str) or compare not in planned.functions:
-        raise UsageError(f"compare={compare!r} of a grid", f"True, False, or {one_of(planned.functions, str(compare))}")
+        return next(iter(functions))
+    if not isinstance(compare, str) or compare not in functions:
+        raise UsageError(f"compare={compare!r} of a grid", f"True, False, or {one_of(functions, str(compare))}")
     return compare
 
 
@@ -235,11 +247,11 @@ def start_run(spec: GridSpec, agents: Agents, report: Listener, clock: Callable[
     store = None if where == "off" else open_store(where)
     if resume and store is None:
         raise UsageError(f"resume={resume!r} without a store", "a store, whose rows show what is finished")
-    run_id, rows = earlier(store, spec.plan, resume) if resume else ("", {})
+    run_id, rows = earlier(store, spec, resume) if resume else ("", {})
     # Start the workers and read their environment before the first cell, so that no cell pays for it.
-    needed = (dict(spec.plan.functions), spec.check, next(iter(spec.plan.points)).make)
+    needed = (dict(spec.functions), spec.check, spec.make)
     begun = clock()
-    nodes = agents.start(needed, CallLimits(lambda stage: spec.limits.compile_s))
+    nodes = agents.start(needed, CallLimits(lambda stage: spec.compile_s))
     run = GridRun(spec, run_id or uuid.uuid4().hex, agents, nodes, begun, store, report, clock)
     refuse_others(run, rows)
     run.take(rows)
@@ -250,13 +262,13 @@ def result_of(run: GridRun) -> GridResult:
     """Returns the result of a run."""
     spec = run.spec
     return GridResult(
-        name=spec.plan.name,
-        axis=spec.plan.axis,
-        functions=tuple(spec.plan.functions),
-        data=spec.plan.labels,
-        trials=spec.plan.trials,
+        name=spec.name,
+        axis=spec.axis,
+        functions=tuple(spec.functions),
+        data=tuple(spec.points),
+        trials=spec.trials,
         by_key=dict(run.cells),
-        timeout_s=spec.limits.call_s,
+        timeout_s=spec.options.timeout_s,
         elapsed_s=run.elapsed_s,
         run_id=run.run_id,
         fill=spec.fill,
@@ -269,6 +281,49 @@ def result_of(run: GridRun) -> GridResult:
 
 
 # ---- a run ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GridSpec:
+    """A grid as it was asked for, checked. A limit of None is no limit."""
+
+    name: str
+    axis: str
+    functions: Mapping[str, Callable[..., Any]]
+    """By name, in the order given."""
+    points: Mapping[Label, Any]
+    """The data points by their labels, in the order given."""
+    make: Callable[[Any, Any], Any] | None
+    trials: int
+    options: Options
+    """Each cell has these. `timeout_s` limits tracing, and every single call."""
+    compile_s: float | None
+    """Limits lowering, compiling, making inputs (which compiles too), sending and fetching."""
+    total_s: float | None
+    """Limits the whole grid."""
+    check: Callable[..., Any] | None
+    reference: str | None
+    """The function whose outputs the others are compared with; None compares nothing."""
+    output_limit_bytes: int
+    fill: float | None
+    clip: tuple[float, float] | None
+    nan_to_num: bool
+    resume: str | bool | None
+
+    @property
+    def cells(self) -> list[Key]:
+        """All cells in the order of running: the functions of one data point are next to each other, to be compared."""
+        return [(function, label) for label in self.points for function in self.functions]
+
+    @property
+    def count(self) -> int:
+        """The number of cells."""
+        return len(self.functions) * len(self.points)
+
+    def case_id(self, key: Key) -> CaseId:
+        """The stored identity of a cell."""
+        function, label = key
+        return CaseId(function, ((self.axis, param_value(label)), ("grid", self.name)))
 
 
 @dataclass(frozen=True)
@@ -298,52 +353,6 @@ class CellAttempt:
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
 
 
-@dataclass(frozen=True)
-class Limits:
-    """`None`: no limit."""
-
-    call_s: float | None
-    """Tracing, and every single call."""
-    compile_s: float | None
-    """Lowering, compiling, making inputs (which compiles too), sending and fetching."""
-    total_s: float | None
-    """The whole grid."""
-
-    def of(self, stage: str) -> float | None:
-        """Seconds that `stage` of a cell may take."""
-        return self.call_s if stage in CALLS else self.compile_s
-
-
-def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limits:
-    """The limits in force. Without a limit for compiling, it gets as long as a call, and at least a minute.
-
-    Raises:
-        UsageError: a limit is not a time above 0.
-    """
-    call_s = read_duration("timeout_s", timeout_s)
-    compile_s = read_duration("compile_timeout_s", compile_timeout_s)
-    if compile_s is None and call_s is not None:
-        compile_s = max(COMPILE_LEAST_S, call_s)
-    return Limits(call_s, compile_s, read_duration("total_timeout_s", total_timeout_s))
-
-
-@dataclass(frozen=True)
-class GridSpec:
-    """A grid as it was asked for, checked."""
-
-    plan: Plan
-    limits: Limits
-    options: Options
-    check: Callable[..., Any] | None = None
-    reference: str | None = None
-    """The function whose outputs the others are compared with; None compares nothing."""
-    output_limit_bytes: int = 2**30
-    fill: float | None = None
-    clip: tuple[float, float] | None = None
-    nan_to_num: bool = False
-    resume: str | bool | None = None
-
-
 @dataclass
 class GridRun:
     """One run of a grid, as far as it has come."""
@@ -371,7 +380,7 @@ class GridRun:
     """The attempts of the cells that are being measured."""
     left: int = 0
     """Cells that have had no turn."""
-    dispatcher: Dispatcher[tuple[str, DataPoint]] | None = None
+    dispatcher: Dispatcher[Key] | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -383,78 +392,75 @@ class GridRun:
 
     def take(self, rows: Mapping[Key, Measurement]) -> None:
         """Cells that an earlier run has measured."""
-        for (function, label), row in rows.items():
-            absent = Absent("outputs", "the cell was measured in an earlier run, and outputs are not stored")
-            self.cells[function, label] = Cell(function, label, row, absent, replace(absent, what="agreement"))
+        for key, row in rows.items():
+            self.cells[key] = _without_outputs(key, row, NOT_STORED)
             shape = next((r.message.removeprefix(SHAPE_WORDS) for r in row.remarks if r.code == SHAPE_REMARK), "")
             if row.failure is None and shape:
+                function, label = key
                 self.expected.setdefault(label, (shape, function))
 
     def go(self) -> None:
         """Measures every cell that is missing. Raises KeyboardInterrupt after Ctrl-C, with all cells accounted for."""
-        self.left = len(self.spec.plan.functions) * len(self.spec.plan.points) - len(self.cells)
+        self.left = self.spec.count - len(self.cells)
         self.dispatcher = Dispatcher(self.agents, self.nodes, self._batches(), self._begin, self._listen)
         try:
             with self.store.held_open() if self.store is not None else nullcontext():
                 for group in self.dispatcher.groups():
-                    self._store([self._finish(*ended.item, ended.outcome) for ended in group])
+                    self._store([self._finish(ended.item, ended.outcome) for ended in group])
         except KeyboardInterrupt:
-            running = [item for item, _ in self.dispatcher.running.values()]
+            running = list(self.dispatcher.running.values())
             self._account("interrupted", "Ctrl-C came while it was measured", running)
-            self._account("not_run", "the run was interrupted before it", self.spec.plan.cells)
+            self._account("not_run", "the run was interrupted before it", self.spec.cells)
             raise
         if self.dispatcher.lost:
             why = "; ".join(list(self.dispatcher.lost.values())[-3:])
-            self._account("not_run", f"no node is left: {why}", self.spec.plan.cells)
+            self._account("not_run", f"no node is left: {why}", self.spec.cells)
 
-    def _batches(self) -> Iterator[WorkBatch[tuple[str, DataPoint]]]:
+    def _batches(self) -> Iterator[WorkBatch[Key]]:
         """One node measures all cells of a data point, the reference first. So each of the others can be compared as
         soon as it ends."""
-        first = self.spec.reference
-        functions = sorted(self.spec.plan.functions, key=lambda function: function != first)
-        for point in self.spec.plan.points:
-            earlier = (cell for f in functions if (cell := self.cells.get((f, point.label))) is not None)
-            host = next((cell.measurement.environment.host for cell in earlier), "")
-            yield WorkBatch(deque((f, point) for f in functions if (f, point.label) not in self.cells), host)
+        functions = sorted(self.spec.functions, key=lambda function: function != self.spec.reference)
+        for label in self.spec.points:
+            keys = [(function, label) for function in functions]
+            hosts = (self.cells[key].measurement.environment.host for key in keys if key in self.cells)
+            yield WorkBatch(deque(key for key in keys if key not in self.cells), next(hosts, ""))
 
-    def _begin(self, item: tuple[str, DataPoint], node: Node) -> CellJob | None:
+    def _begin(self, key: Key, node: Node) -> CellJob | None:
         """The cell has its turn; None if there is no time left for it."""
-        function, point = item
         # A cell whose node was lost runs again.
-        is_again = self.attempts.pop((function, point.label), None) is not None
-        share_s, total_s, left = None, self.spec.limits.total_s, self.left + is_again
+        is_again = self.attempts.pop(key, None) is not None
+        share_s, total_s, left = None, self.spec.total_s, self.left + is_again
+        self.left = left - 1
         if total_s is not None:
             remaining_s = total_s - self.elapsed_s
             if remaining_s < LEAST_TURN_S:
-                self.left = left - 1
                 why = f"the {seconds(total_s)} for the whole grid were spent before it could run"
-                self._account("not_run", why, [item])
+                self._account("not_run", why, [key])
                 return None
             share_s = min(remaining_s, allowance(remaining_s * self.node_count, left, self.spent_s))
-        self.attempts[function, point.label] = CellAttempt(node, self.clock(), share_s, left)
-        self._report(function, point.label, "start", left)
-        self.left = left - 1
-        limits = CallLimits(self.spec.limits.of, share_s, self.spec.options.memory_limit_bytes)
-        return CellJob(self._request(function, point), limits)
+        self.attempts[key] = CellAttempt(node, self.clock(), share_s, left)
+        self._report(key, "start", left)
+        call_s, compile_s = self.spec.options.timeout_s, self.spec.compile_s
+        limits = CallLimits(
+            lambda stage: call_s if stage in CALLS else compile_s, share_s, self.spec.options.memory_limit_bytes
+        )
+        return CellJob(self._request(key), limits)
 
-    def _listen(self, item: tuple[str, DataPoint], message: dict[str, Any]) -> None:
-        function, point = item
-        attempt = self.attempts[function, point.label]
+    def _listen(self, key: Key, message: dict[str, Any]) -> None:
+        attempt = self.attempts[key]
         keep_news(attempt.facts, message)
-        self._report(function, point.label, attempt.facts["stage"], attempt.left)
+        self._report(key, attempt.facts["stage"], attempt.left)
 
-    def _finish(self, function: str, point: DataPoint, answer: Any) -> Measurement:
+    def _finish(self, key: Key, answer: CellAnswer | Failure) -> Measurement:
         """The cell is judged and compared; returns its row."""
-        attempt = self.attempts.pop((function, point.label))
-        spent_s, share_s, failure, not_kept = self.clock() - attempt.begun, attempt.share_s, answer, ""
-        outputs: tuple[Any, ...] = ()
-        if isinstance(answer, CellAnswer):
-            failure, outputs, not_kept = answer.failure, answer.outputs, answer.not_kept
+        attempt = self.attempts.pop(key)
+        spent_s, share_s = self.clock() - attempt.begun, attempt.share_s
+        answer = CellAnswer(answer, (), "") if isinstance(answer, Failure) else answer
+        failure = answer.failure
         if failure is not None and failure.kind == "timeout" and share_s is not None and spent_s >= share_s:
-            failure = of_the_total(failure, self.spec.limits.total_s or share_s, share_s)
-        row = self._row(function, point, failure, attempt)
-        cell = replace(self._cell(function, point.label, row, outputs, not_kept), spent_s=spent_s)
-        self.cells[function, point.label] = cell
+            failure = of_the_total(failure, self.spec.total_s or share_s, share_s)
+        row = self._row(key, failure, attempt)
+        self.cells[key] = cell = replace(self._cell(key, row, answer), spent_s=spent_s)
         self.spent_s.append(spent_s)
         if cell.status == "ok":
             self.expected.setdefault(cell.data, (attempt.facts["shape"], cell.function))
@@ -473,27 +479,29 @@ class GridRun:
             else:
                 self.unstored.append((rows[0], error))
 
-    def _request(self, function: str, point: DataPoint) -> CellRequest:
-        shape, giver = self.expected.get(point.label, ("", ""))
+    def _request(self, key: Key) -> CellRequest:
+        spec, (function, label) = self.spec, key
+        shape, giver = self.expected.get(label, ("", ""))
         examines = function not in self.examined
         self.examined.add(function)
         return CellRequest(
             function,
-            self.spec.plan.functions[function],
-            point,
-            tuple(trial_seed(self.spec.plan.seed, point.label, i) for i in range(self.spec.plan.trials)),
-            self.spec.options,
-            self.spec.check,
+            spec.functions[function],
+            spec.points[label],
+            spec.make,
+            tuple(trial_seed(spec.options.seed, label, i) for i in range(spec.trials)),
+            spec.options,
+            spec.check,
             shape,
             giver,
-            self.spec.output_limit_bytes - self.kept_bytes,
+            spec.output_limit_bytes - self.kept_bytes,
             examines,
         )
 
-    def _row(self, function: str, point: DataPoint, failure: Failure | None, attempt: CellAttempt) -> Measurement:
+    def _row(self, key: Key, failure: Failure | None, attempt: CellAttempt) -> Measurement:
         facts = attempt.facts
         row = Measurement(
-            case=self.spec.plan.case_id(function, point.label),
+            case=self.spec.case_id(key),
             environment=attempt.node.environment,
             options=self.spec.options,
             run_id=self.run_id,
@@ -504,26 +512,26 @@ class GridRun:
         shape = (Remark(SHAPE_REMARK, "info", f"{SHAPE_WORDS}{facts['shape']}"),) if facts.get("shape") else ()
         return replace(row, samples=join_trials(row.samples), remarks=(*shape, *row.remarks))
 
-    def _cell(self, function: str, label: Label, row: Measurement, outputs: tuple[Any, ...], not_kept: str) -> Cell:
+    def _cell(self, key: Key, row: Measurement, answer: CellAnswer) -> Cell:
         # Workers keep to the time that was left when they began. On several nodes, others have ended since.
-        limit, taken = self.spec.output_limit_bytes, size_bytes(outputs)
+        limit, taken, not_kept = self.spec.output_limit_bytes, size_bytes(answer.outputs), answer.not_kept
         if row.failure is not None:
             not_kept = f"the cell has the status {row.failure.kind.replace('_', ' ')}"
         elif not not_kept and self.kept_bytes + taken > limit:
             not_kept = f"they exceed the {size(limit)} of outputs that this grid keeps"
         if not_kept:
-            return Cell(function, label, row, Absent("outputs", not_kept), Absent("agreement", not_kept))
+            return _without_outputs(key, row, not_kept)
         self.kept_bytes += taken
-        outputs = tuple(map(put_together, outputs))
-        compared = self._compare(function, label, outputs)
+        outputs = tuple(map(put_together, answer.outputs))
+        compared = self._compare(key, outputs)
         trials = () if isinstance(compared, Absent) else compared
         if differs := next((each for each in trials if not each.agrees), None):
             text = f"not the result of {self.spec.reference}: {differs.why}"
             row = replace(row, remarks=(*row.remarks, Remark("outputs-differ", "info", text)))
-        return Cell(function, label, row, outputs, compared)
+        return Cell(*key, row, outputs, compared)
 
-    def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Numerics, ...] | Absent:
-        reference = self.spec.reference
+    def _compare(self, key: Key, outputs: tuple[Any, ...]) -> tuple[Numerics, ...] | Absent:
+        reference, (function, label) = self.spec.reference, key
         if reference is None:
             return Absent("agreement", "comparing outputs is switched off (compare=False)")
         if function == reference:
@@ -534,23 +542,28 @@ class GridRun:
             return Absent("agreement", f"there are no outputs of {reference} to compare with: {why}")
         return tuple(agreement(a, b) for a, b in zip(outputs, other.outputs, strict=True))
 
-    def _account(self, kind: Any, why: str, left: Sequence[tuple[str, DataPoint]]) -> None:
+    def _account(self, kind: Any, why: str, left: Sequence[Key]) -> None:
         """Cells without a turn: in the result, not in the store, so that `resume` finds them missing."""
-        for function, point in left:
-            if (function, point.label) not in self.cells:
+        for key in left:
+            if key not in self.cells:
                 # Uses the environment of the first node, also for cells that did not start.
-                attempt = CellAttempt(self.nodes[0], 0.0, None, 0, {})
-                row = self._row(function, point, Failure(kind, "start", why), attempt)
-                absent = Absent("outputs", why)
-                self.cells[function, point.label] = Cell(function, point.label, row, absent, absent)
+                row = self._row(key, Failure(kind, "start", why), CellAttempt(self.nodes[0], 0.0, None, 0, {}))
+                self.cells[key] = _without_outputs(key, row, why)
 
-    def _report(self, function: str, label: Label, stage: str, left: int) -> None:
-        total = len(self.spec.plan.functions) * len(self.spec.plan.points)
+    def _report(self, key: Key, stage: str, left: int) -> None:
+        total, (function, label) = self.spec.count, key
         left_s = fmean(self.spent_s) * left / self.node_count if self.spent_s else None
-        if self.spec.limits.total_s is not None and left_s is not None:
-            left_s = max(0.0, min(left_s, self.spec.limits.total_s - self.elapsed_s))
-        cell = f"{function}[{self.spec.plan.axis}={label}]"
+        if self.spec.total_s is not None and left_s is not None:
+            left_s = max(0.0, min(left_s, self.spec.total_s - self.elapsed_s))
+        cell = f"{function}[{self.spec.axis}={label}]"
         self.report(ProgressEvent(cell, SHOWN_AS.get(stage, stage), total - left, total, left_s))
+
+
+NOT_STORED = "the cell was measured in an earlier run, and outputs are not stored"
+
+
+def _without_outputs(key: Key, row: Measurement, why: str) -> Cell:
+    return Cell(*key, row, Absent("outputs", why), Absent("agreement", why))
 
 
 def allowance(remaining_s: float, cells_left: int, finished_s: Sequence[float]) -> float:
@@ -584,7 +597,7 @@ def of_the_total(failure: Failure, total_s: float, share_s: float) -> Failure:
 # (trials, seed, timer) or in another environment are refused: they cannot be in one grid with the rest.
 
 
-def earlier(store: Any, plan: Plan, resume: str | bool) -> tuple[str, dict[Key, Measurement]]:
+def earlier(store: Any, spec: GridSpec, resume: str | bool) -> tuple[str, dict[Key, Measurement]]:
     """The run to go on with, and its finished cells; ("", {}) if `resume` is True and the store holds no unfinished run
     of this grid.
 
@@ -595,10 +608,10 @@ def earlier(store: Any, plan: Plan, resume: str | bool) -> tuple[str, dict[Key, 
     Raises:
         UsageError: no such run.
     """
-    keys = {plan.case_id(function, point.label): (function, point.label) for function, point in plan.cells}
+    keys = {spec.case_id(key): key for key in spec.cells}
     rows: list[Row] = []
     with suppress(StoreError):  # nothing was ever stored there
-        rows = [row for function in plan.functions for row in store.rows(case=function) if row.case in keys]
+        rows = [row for function in spec.functions for row in store.rows(case=function) if row.case in keys]
     # The cells that each run has rows of; oldest first, by their last rows.
     runs: dict[str, set[CaseId]] = {}
     for row in sorted(rows, key=lambda row: row.id):
@@ -614,7 +627,7 @@ def earlier(store: Any, plan: Plan, resume: str | bool) -> tuple[str, dict[Key, 
         if run not in runs:
             listed = ", ".join(list(runs)[-5:]) or "none"
             raise UsageError(
-                f"resume={resume!r}: there is no such run of the grid {plan.name!r} in {store.where}",
+                f"resume={resume!r}: there is no such run of the grid {spec.name!r} in {store.where}",
                 f"True, or a run of that grid (its id, last~1, a name of `benchax baseline`); the newest are: {listed}",
             )
     # The newest row of a cell wins: oldest first, so later ones replace it.
@@ -629,11 +642,11 @@ def refuse_others(run: GridRun, rows: Mapping[Key, Measurement]) -> None:
     """
     for row in rows.values():
         facts: list[tuple[str, object, object]] = [
-            ("seed", row.options.seed, run.spec.plan.seed),
+            ("seed", row.options.seed, run.spec.options.seed),
             ("timer", row.options.timer, run.spec.options.timer),
         ]
         if row.headline is not None and row.failure is None:
-            facts.append(("trials", len(row.headline.trials or ()), run.spec.plan.trials))
+            facts.append(("trials", len(row.headline.trials or ()), run.spec.trials))
         if len(run.nodes) == 1:
             facts.append(("environment", row.environment.fingerprint, run.nodes[0].environment.fingerprint))
         for name, there, here in facts:

@@ -8,86 +8,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from benchax.case import name_of, param_value
+from benchax.case import name_of
 from benchax.errors import UsageError
-from benchax.model import CaseId, Scalar
+from benchax.model import Scalar
 from benchax.specs import is_spec, parse_spec, spec_of
 
 Label = Scalar
+"""The label of a data point: a number, a text or a bool."""
 Key = tuple[str, Label]
 """A cell: function and data point."""
-"""The label of a data point: a number, a text or a bool."""
 
 LONGEST_LABEL = 60
-
-
-@dataclass(frozen=True)
-class DataPoint:
-    """One data point under its label.
-
-    `value` is an input, a tuple of inputs, or a function of a key that makes them; with `make`, it is the second
-    argument of `make`, after the key.
-    """
-
-    label: Label
-    value: Any
-    make: Callable[[Any, Any], Any] | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Functions and data points, by name and by label, in the order given."""
-
-    name: str
-    axis: str
-    functions: Mapping[str, Callable[..., Any]]
-    points: tuple[DataPoint, ...]
-    trials: int
-    seed: int
-
-    @property
-    def cells(self) -> list[tuple[str, DataPoint]]:
-        """All cells in the order of running: the functions of one data point are next to each other, to be compared."""
-        return [(function, point) for point in self.points for function in self.functions]
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        return tuple(point.label for point in self.points)
-
-    def case_id(self, function: str, label: Label) -> CaseId:
-        """The stored identity of a cell."""
-        return CaseId(function, ((self.axis, param_value(label)), ("grid", self.name)))
-
-
-def plan(
-    functions: Any,
-    data: Any,
-    *,
-    make: Any = None,
-    trials: Any = 1,
-    seed: Any = 0,
-    name: str = "grid",
-    axis: str = "data",
-) -> Plan:
-    """Raises `UsageError` for whatever cannot become a grid; nothing has run then."""
-    if make is not None and not callable(make):
-        raise UsageError(f"make={make!r} is a {type(make).__name__}", "a function of a key and a data point")
-    for what, text in (("name", name), ("axis", axis)):
-        if not isinstance(text, str) or not text:
-            raise UsageError(f"{what}={text!r} of a grid", "a text that is not empty")
-    if axis in ("grid", "function", "i"):
-        raise UsageError(f"axis={axis!r} of a grid", "another name: this one is taken by benchax")
-    return Plan(
-        name,
-        axis,
-        named_functions(functions),
-        points(data, make),
-        whole("trials", trials, least=1),
-        whole("seed", seed, least=0),
-    )
 
 
 def whole(name: str, given: Any, least: int, most: float = math.inf) -> int:
@@ -114,20 +47,23 @@ def named_functions(given: Any) -> dict[str, Callable[..., Any]]:
     return named
 
 
-def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[DataPoint, ...]:
-    """The data points under labels that differ; those of a list are called by their value, spec or shape."""
+def points(given: Any, make: Callable[[Any, Any], Any] | None) -> dict[Label, Any]:
+    """The data points by labels that differ; those of a list are called by their value, spec or shape.
+
+    A point is an input, a tuple of inputs, or a function of a key that makes them; with `make`, it is the second
+    argument of `make`, after the key.
+    """
     expected = "a list of data points, or a mapping from labels to data points"
     if hasattr(given, "dtype") and not (make and getattr(given, "ndim", 0) == 1):
         raise UsageError(
             f"data of a grid is an array of shape {getattr(given, 'shape', ())}", expected, "one array is [x]"
         )
-    found: dict[Label, DataPoint] = {}
+    found: dict[Label, Any] = {}
     for label, value in _pairs("data", given, expected, "a single data point is [x]"):
         if isinstance(value, str) and make is None and is_spec(value):
             parse_spec(value)  # a slip is told now, not in the middle of the grid
-        label = _distinguish(_label(label, value), found)
-        found[label] = DataPoint(label, value, make)
-    return tuple(found.values())
+        found[_distinguish(_label(label, value), found)] = value
+    return found
 
 
 def _pairs(what: str, given: Any, expected: str, hint: str) -> list[tuple[Any, Any]]:
