@@ -203,6 +203,17 @@ def test_baselines_comparisons_and_programs_are_saved_too(tmp_path: Path) -> Non
     assert store.read(lambda c: program_of(c, known.sha256), None) == program
 
 
+@pytest.mark.filterwarnings("ignore:.*was damaged")
+def test_a_damaged_name_of_a_baseline_costs_no_row(whole: bytes, tmp_path: Path) -> None:
+    name = whole.rindex(b"mainlast")
+    renamed = whole[:name] + b'"' + whole[name + 1 :]
+    number = next(n for n in range(1, len(whole) // PAGE) if parts(5)[1] * 100 in whole[PAGE * n : PAGE * (n + 1)])
+    store, page = damaged_store(tmp_path / "damaged", renamed, number, zeros)
+
+    check_all_others(store, page)
+    assert baselines.list_baselines(store) == []
+
+
 def test_rows_that_were_only_in_the_wal_are_saved(tmp_path: Path) -> None:
     """As a kill leaves them while a program holds the file open."""
     store = open_store(tmp_path / "killed")
