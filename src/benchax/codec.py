@@ -11,11 +11,11 @@ import json
 import marshal
 import types
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_type_hints
 
 from benchax.errors import UPGRADE, FormatError
-from benchax.json_values import Mismatch, converter
+from benchax.json_values import converter, decode_value
 from benchax.model import Comparison, Environment, Measurement
 from benchax.printable import quote
 
@@ -92,15 +92,7 @@ def _decoded(document: object, hint: Any) -> Any:
     return _convert(document, hint)
 
 
-def _convert(document: object, hint: Any, path: str = "") -> Any:
-    """Args:
-    path: of this part within its document.
-    """
-    try:
-        return converter(hint).decode(document)
-    except Mismatch as mismatch:
-        mismatch.path = path + mismatch.path
-        raise FormatError(f"a document of benchax is damaged: {mismatch}", mismatch.expected) from mismatch
+_convert = partial(decode_value, problem="a document of benchax is damaged")
 
 
 def encode_comparison(c: Comparison) -> str:
@@ -134,13 +126,13 @@ _ENVIRONMENT = ',"environment":{'
 
 @lru_cache(maxsize=4096)
 def _share_environment(text: str) -> Environment:
-    return _convert(load(text), Environment, ".environment")
+    return _convert(load(text), Environment, path=".environment")
 
 
 @lru_cache(maxsize=8192)
 def _share(name: str, marshalled: bytes) -> Any:
     """Decodes what many comparisons have in common: it takes longer than the rest."""
-    return _convert(marshal.loads(marshalled), _SHARED[name], f".{name}")
+    return _convert(marshal.loads(marshalled), _SHARED[name], path=f".{name}")
 
 
 def encode_inspection(i: Inspection) -> str:

@@ -40,8 +40,12 @@ def encode_value(value: Any, hint: Any) -> Any:
     return converter(hint).encode(value)
 
 
-def decode_value(document: object, hint: Any) -> Any:
+def decode_value(document: object, hint: Any, problem: str = "a message is damaged", path: str = "") -> Any:
     """Inverse of `encode_value`.
+
+    Args:
+        problem: what is wrong if the document cannot be read.
+        path: of this part within its document.
 
     Raises:
         FormatError: the document is not what `encode_value` makes of such a value.
@@ -49,15 +53,8 @@ def decode_value(document: object, hint: Any) -> Any:
     try:
         return converter(hint).decode(document)
     except Mismatch as mismatch:
-        raise FormatError(f"a message is damaged: {mismatch}", mismatch.expected) from mismatch
-
-
-def leave_as_it_is(kind: type) -> None:
-    """Values annotated as `kind` stay what they are in a document; who writes it knows what to do with them."""
-    _LEFT.add(kind)
-
-
-_LEFT = set[type]()
+        mismatch.path = path + mismatch.path
+        raise FormatError(f"{problem}: {mismatch}", mismatch.expected) from mismatch
 
 
 # ---- by annotation ----------------------------------------------------------------------------------------------
@@ -92,8 +89,8 @@ def converter(hint: Any) -> Converter:
         return Converter(_encode_any, _decode_any)
     if hint is types.NoneType:
         return _literal((None,))
-    if hint is Json or hint in _LEFT:
-        return _left(dict if hint is Json else hint)
+    if hint is Json:
+        return _left(dict)
     if hint in _SCALARS:
         return _scalar(hint)
     if dataclasses.is_dataclass(hint):
@@ -108,6 +105,8 @@ def converter(hint: Any) -> Converter:
         return _sequence(arguments[0], list)
     if origin is not None and issubclass(origin, Mapping):
         return _mapping(arguments[1])
+    if isinstance(hint, type):  # arrays, bytes: who writes the document knows what to do with them
+        return _left(hint)
     raise TypeError(f"benchax.json_values has no rule for the annotation {hint}; add one to the others")
 
 

@@ -23,7 +23,7 @@ from benchax.codec import VERSION_KEY
 from benchax.comparing.ranking import Comparisons
 from benchax.discovery import matches
 from benchax.errors import FormatError, StoreError, UsageError
-from benchax.json_values import Mismatch, converter
+from benchax.json_values import decode_value
 from benchax.model import METRICS, Comparison, Measurement
 from benchax.reporting import asv
 from benchax.reporting.display import documents_of
@@ -232,10 +232,7 @@ def _read_line(file: Path, number: int, line: str) -> Result:
     where = f"line {number} of {str(file)!r}"
     if kind is None:
         raise FormatError(f"{where} isn't an experiment, audit or checklist, as the first one is", READABLE)
-    try:
-        found: Result = converter(kind).decode(document)
-    except Mismatch as mismatch:
-        raise FormatError(f"{where} cannot be read back: {mismatch}", mismatch.expected) from mismatch
+    found: Result = decode_value(document, kind, f"{where} cannot be read back")
     if json.loads(json.dumps(found.asdict(), default=str)) != document:
         raise FormatError(f"{where} was written by another version, and parts of it would be lost", READABLE)
     return found

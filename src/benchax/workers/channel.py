@@ -256,9 +256,6 @@ def _close(fds: Iterable[int]) -> None:
 
 _ARRAY, _BYTES, _SECTION = "$array", "$bytes", "section"
 
-json_values.leave_as_it_is(np.ndarray)
-json_values.leave_as_it_is(bytes)
-
 
 def pack(value: Any, hint: Any) -> list[Bytes]:
     """Sections of a message: the text, then the arrays and bytes that it refers to.
