@@ -43,7 +43,7 @@ from benchax.options import resolve
 from benchax.program.index import TracedProgram, index
 from benchax.results.audit import Where
 from benchax.results.inspection import Inspection
-from benchax.results.watch import CacheUse, Transfers, Watch
+from benchax.results.watch import CacheUse, Direction, Transfers, Watch
 from benchax.static_leaves import reveal
 from benchax.watching.watch import watch
 from benchax.workers.pool import shared_pool
@@ -216,6 +216,16 @@ class ProgramEvidence:
     sees_methods: bool = True
     """Are waits by methods of arrays seen in this JAX?"""
 
+    def seen_transfers(self, direction: Direction) -> Transfers:
+        """Those of the calls that were watched, in both directions.
+
+        Raises:
+            NotMeasured: this direction was not seen.
+        """
+        if self.transfers is None or direction not in self.transfers.sees:
+            raise NotMeasured("calls and transfers cannot be seen in this JAX")
+        return self.transfers
+
     @cached_property
     def lines(self) -> list[CallLine]:
         """Calls of jitted functions by line.
@@ -223,8 +233,7 @@ class ProgramEvidence:
         Raises:
             NotMeasured: calls cannot be seen in this JAX.
         """
-        if self.transfers is None or "host to device" not in self.transfers.sees:
-            raise NotMeasured("calls cannot be seen in this JAX")
+        self.seen_transfers("host to device")
         return call_lines(self.log)
 
     @property

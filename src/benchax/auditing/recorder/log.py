@@ -90,6 +90,18 @@ class CallSite(NamedTuple):
     is_through_package: bool
     """A package calls the function, which it was given."""
 
+    @property
+    def span(self) -> tuple[int, int, int, int]:
+        """First and last line, first and last column of the call; zeros if Python does not tell."""
+        positions = list(self.code.co_positions())
+        at = self.instruction // 2
+        first, last, begin, end = positions[at] if at < len(positions) else (0, 0, 0, 0)
+        return first or 0, last or 0, begin or 0, end or 0
+
+    @property
+    def where(self) -> str:
+        return place(self.code.co_filename, self.span[0] or self.code.co_firstlineno)
+
 
 class FunctionFacts(NamedTuple):
     """A jitted function, as its calls show it."""
@@ -148,6 +160,12 @@ class Log:
             found.append(known[0] if known is not None and known[1]() is leaf else self._id(leaf))
         self._ids += len(found)
         return tuple(found)
+
+    def lines_of(self, *kinds: Kind) -> set[str]:
+        """All lines of your code that were running at such events."""
+        events = list(self.of(*kinds))
+        sites = {self.entered[entry] for event in events for entry in event.path}
+        return {one.where for one in (*events, *sites)}
 
     def function(self, fun: Any) -> int:
         """The serial number of a function; 0 if it has neither hash nor weak references."""
@@ -639,19 +657,6 @@ class EagerFunction:
     def each(self) -> int:
         """Operations in each call."""
         return round(self.operations / max(1, len(self.calls)))
-
-    @property
-    def where(self) -> str:
-        """The place that calls it."""
-        return place(self.site.code.co_filename, self.span[0] or self.site.code.co_firstlineno)
-
-    @property
-    def span(self) -> tuple[int, int, int, int]:
-        """First and last line, first and last column of the call; zeros if Python does not tell."""
-        positions = list(self.site.code.co_positions())
-        at = self.site.instruction // 2
-        first, last, begin, end = positions[at] if at < len(positions) else (0, 0, 0, 0)
-        return first or 0, last or 0, begin or 0, end or 0
 
     @property
     def name(self) -> str:

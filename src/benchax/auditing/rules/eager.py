@@ -226,14 +226,14 @@ def _compiled(e: ProgramEvidence, lines: Iterable[str]) -> list[str]:
 
 
 def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severity: Severity) -> Match:
-    tree = readable((where_of(one.where) or NOWHERE)[0])
-    node = call_at(tree, one.span)
+    tree = readable((where_of(one.site.where) or NOWHERE)[0])
+    node = call_at(tree, one.site.span)
     name = one.name.rpartition(".")[2] if one.is_users or node is None else ast.unparse(node.func)
     n = plural(len(one.calls), "time")
     return Match(
-        f"{name}, called at line {one.where.rpartition(':')[2]}, sends {one.each} operations one at a time",
+        f"{name}, called at line {one.site.where.rpartition(':')[2]}, sends {one.each} operations one at a time",
         [
-            f"{name} was called {n} at {one.where}: {one.operations} operations",
+            f"{name} was called {n} at {one.site.where}: {one.operations} operations",
             *list_some([f"{k} from {where}" for where, k in one.lines.most_common()], what="lines"),
             *seen,
             *_compiled(e, one.lines),
@@ -250,13 +250,13 @@ def _places(one: EagerFunction) -> Iterable[Place]:
         # Decorators belong to the function, but not to its line.
         node = def_of(readable(defined[0]), defined[1])
         yield "defined here", (defined[0], node.lineno if node is not None else defined[1])
-    yield "called here", where_of(one.where)
+    yield "called here", where_of(one.site.where)
 
 
 def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | None) -> str:
     jit = _jit_of(tree)
     callee = ast.unparse(node.func) if node is not None and not one.site.is_through_package else name
-    at = without_folders(one.where)
+    at = without_folders(one.site.where)
     if "." in callee and one.site.callee.co_varnames[:1] == ("self",):
         # jax.jit(object.method) would trace attributes that the method stores or reads, which changes what it does.
         return (

@@ -103,12 +103,11 @@ def numpy_inputs(e: Evidence) -> Iterable[Match]:
 
 @numpy_inputs.in_program
 def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
-    if e.transfers is None or "host to device" not in e.transfers.sees:
-        raise NotMeasured("transfers to the device could not be seen")
+    seen = e.seen_transfers("host to device")
     called = {(line.name, line.where): line for line in e.lines}
     # JAX itself creates single NumPy numbers, for example in `jnp.ones` and `grad`. Operations of one line belong
     # together.
-    arrays = [t for t in e.transfers.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
+    arrays = [t for t in seen.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
     groups = group_by(
         (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
         lambda t: (t.by if (t.by, t.where) in called or not called else "", t.where or ""),
@@ -179,11 +178,10 @@ def implicit_transfers(e: Evidence) -> Iterable[Match]:
 
 @implicit_transfers.in_program
 def _reads_of_program(e: ProgramEvidence) -> Iterable[Match]:
-    if e.transfers is None or "device to host" not in e.transfers.sees:
-        raise NotMeasured("transfers to the host cannot be seen in this JAX")
+    seen = e.seen_transfers("device to host")
     lines = {(line.where, line.by): line for line in wait_lines(e.log, "read")}
     least = max(MANY_READS, READS_PER_CALL * e.log.counts["call"])
-    for t in e.transfers.of("device to host"):
+    for t in seen.of("device to host"):
         line = lines.get((t.where or "", t.by))
         # Consecutive reads, such as all results at the end, wait only once.
         if t.count - t.in_a_row >= least and (line is None or is_costly(line, READ_SHARE)):
@@ -366,14 +364,9 @@ MAKE_ONCE = "Make the array once and on the device, outside of the calls: jnp.as
 
 
 CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "default_timer")
-WAITS = frozenset(
-    {
-        "block_until_ready", "device_get", "item", "tolist", "float", "int", "bool", "complex", "print", "asarray",
-        "array", "effects_barrier", "save", "append_to", "allclose", "assert_allclose", "result", "join", "str",
-        "format", "repr", "info", "debug", "write", "log",
-    }
-)  # fmt: skip
-"""Calls that wait, or may: one of them between two readings of the clock is enough."""
+UNSEEN_WAITS = ("effects_barrier", "result", "join", "save", "append_to", "allclose", "assert_allclose")
+"""Calls that can wait without a trace in the log: for callbacks, for another thread, or in NumPy's own code, which
+takes the memory of a CPU without any Python. One of them between two readings of the clock is enough."""
 TIMEIT = ("timeit", "repeat", "autorange", "Timer")
 """Names that `timeit` gives what calls a function over and over between two readings of a clock."""
 MANY = 20
@@ -432,23 +425,14 @@ class Interval(NamedTuple):
 
     first: int
     last: int
-    end: ast.AST | None = None
-    """The second reading."""
-    loop: ast.AST | None = None
-    """A loop whose iterations hand the reading on: what waits anywhere in it waits in each interval."""
-    timed: ast.AST | None = None
-    """The function that `timeit` calls, the block of a `with`."""
-    by: str = "timeit"
-    """What times it."""
+    waits: tuple[range, ...]
+    """Lines at which a wait belongs to it."""
+    clock: str
+    is_block: bool = False
+    """Is it the function that `timeit` calls, or the block of a `with`?"""
 
     def holds(self, line: int) -> bool:
         return self.first <= line <= self.last
-
-    @property
-    def clock(self) -> str:
-        if self.timed is not None:
-            return f"{self.by} reads a clock around line {self.first}; in it"
-        return f"line {self.first} and line {self.last} read a clock; between them"
 
 
 @rule(
@@ -462,24 +446,27 @@ class Interval(NamedTuple):
     ),
 )
 def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
+    e.seen_transfers("device to host")
     # A package with its own loop, such as a sampler, may wait for its calls itself.
     lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
+    waits = [where for line in e.log.lines_of("wait", "read") if (where := where_of(line))]
     for file, called in group_by(lines, lambda one: one[0][0]).items():
         tree = readable(file)
+        waiting = {at for name, at in waits if name == file} | {call.lineno for call in calls(tree, *UNSEEN_WAITS)}
         for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)):
             timed = [(at, line) for (_, at), line in called if interval.holds(at)]
-            if not timed or _waits(tree, interval, but=timed[-1][1].name):
+            if not timed or any(waiting.intersection(lines) for lines in interval.waits):
                 continue
             at, line = timed[-1]
-            calls = f"{line.name} is called ({count(line.count)} calls were seen)"
+            called_here = f"{line.name} is called ({count(line.count)} calls were seen)"
             yield Match(
                 f"the clock is read before {line.name} is done",
                 [
-                    f"{interval.clock} {calls}, and no line waits for it",
+                    f"{interval.clock} {called_here}, and no line waits for it",
                     "a call returns as soon as the device has the work, so only its start is timed",
                 ],
                 # Wait before the second reading of the clock, or inside the timed function.
-                where=(file, interval.last if interval.timed is None else at),
+                where=(file, at if interval.is_block else interval.last),
                 related=[("called here", (file, at))],
             )
 
@@ -488,94 +475,68 @@ def intervals(tree: ast.AST) -> Iterator[Interval]:
     """Each `begun = clock()` and the next `clock() - begun`, or `ended - begun` with `ended = clock()`."""
     for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, Function))):
         nodes = list(nodes_of_scope(scope))
-        begun: dict[str, list[int]] = {}
-        given = (node for node in nodes if isinstance(node, ast.Assign | ast.NamedExpr))
-        read = (node for node in given if isinstance(node.value, ast.Call) and callee_name(node.value) in CLOCKS)
-        for node in read:
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                begun.setdefault(getattr(target, "id", ""), []).append(node.lineno)
+        read: dict[str, list[int]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.NamedExpr) and _reads_clock(node.value):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    read.setdefault(getattr(target, "id", ""), []).append(node.lineno)
         for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.right, ast.Name):
-                readings = begun.get(node.right.id, [])
-                first = max((n for n in readings if n <= node.lineno), default=None)
-                last = _read_at(node.left, begun, node.lineno)
-                if first is not None and last is not None and first < last:
-                    yield Interval(first, last, node.left, _loop_of(nodes, first, last, readings))
+                begun, end = read.get(node.right.id, []), node.left
+                ended = [end.lineno] if _reads_clock(end) else read.get(getattr(end, "id", ""), [])
+                first, last = (max((n for n in lines if n <= node.lineno), default=0) for lines in (begun, ended))
+                if 0 < first < last:
+                    waits = tuple(_wait_lines(nodes, first, last, end, begun))
+                    yield Interval(first, last, waits, f"line {first} and line {last} read a clock; between them")
 
 
-def _loop_of(nodes: Sequence[ast.AST], first: int, last: int, readings: Sequence[int]) -> ast.AST | None:
-    """The loop around the second reading, but not the first, that reads the clock again for its next iteration."""
-    around = (node for node in nodes if isinstance(node, ast.For | ast.While) and holds(node, last))
-    again = (loop for loop in around if any(holds(loop, n) for n in readings if n >= last))
-    return next((loop for loop in again if not holds(loop, first)), None)
+def _reads_clock(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and callee_name(node) in CLOCKS
 
 
-def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | None:
-    if isinstance(left, ast.Call) and callee_name(left) in CLOCKS:
-        return left.lineno
-    if isinstance(left, ast.Name):
-        return max((n for n in begun.get(left.id, ()) if n <= line), default=None)
-    return None
+def _wait_lines(
+    nodes: Sequence[ast.AST], first: int, last: int, end: ast.expr, begun: Sequence[int]
+) -> Iterator[range]:
+    """Lines whose waits come before the second reading: those between, and its own if something there is computed
+    before it, as in `print(float(loss), clock() - begun)`."""
+    made = (node for node in nodes if isinstance(node, ast.Call | ast.FormattedValue) and node.lineno == end.lineno)
+    yield range(first, last + any((node.end_col_offset or 0) <= end.col_offset for node in made))
+    for loop in (node for node in nodes if isinstance(node, ast.For | ast.While) and holds(node, last)):
+        # It reads the clock again for its next iteration: what waits anywhere in it waits in each interval.
+        if not holds(loop, first) and any(n >= last and holds(loop, n) for n in begun):
+            yield range(last + 1, (loop.end_lineno or 0) + 1)
 
 
 def timed_blocks(tree: ast.AST) -> Iterator[Interval]:
-    """Each block of a `with stopwatch(...):` of this file that waits for nothing by itself."""
-    names = {*_timing_generators(tree), *_timing_classes(tree)}
+    """Each block of a `with stopwatch(...):`, of a function or class of this file that reads a clock around it."""
+    names = {
+        scope.name for scope in ast.walk(tree) if isinstance(scope, ast.FunctionDef | ast.ClassDef) and _times(scope)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.With):
             called = [callee_name(one.context_expr) for one in node.items if isinstance(one.context_expr, ast.Call)]
-            last = node.end_lineno or node.lineno
-            yield from (Interval(node.lineno, last, timed=node, by=one) for one in called if one in names)
+            yield from (_block(node, name) for name in called if name in names)
 
 
-def _timing_generators(tree: ast.AST) -> Iterator[str]:
-    """Those that read a clock before and after their one `yield`."""
-    for scope in ast.walk(tree):
-        if isinstance(scope, ast.FunctionDef) and "contextmanager" in map(last_name, scope.decorator_list):
-            yields = [node.lineno for node in nodes_of_scope(scope) if isinstance(node, ast.Yield)]
-            around = [one for one in intervals(scope) if any(one.first < at <= one.last for at in yields)]
-            if any(not _waits(scope, one) for one in around):
-                yield scope.name
-
-
-def _timing_classes(tree: ast.AST) -> Iterator[str]:
-    """Those that read a clock when they are entered and left."""
-    for owner in ast.walk(tree):
-        if isinstance(owner, ast.ClassDef):
-            methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
-            ends = [set(_called_in(methods[name])) for name in ("__enter__", "__exit__") if name in methods]
-            if len(ends) == 2 and all(end & {*CLOCKS} for end in ends) and not ends[1] & WAITS:
-                yield owner.name
-
-
-def _called_in(scope: ast.AST) -> Iterator[str]:
-    return (callee_name(node) for node in ast.walk(scope) if isinstance(node, ast.Call))
+def _times(scope: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Does it read a clock before and after its one `yield`, or when it is entered and left?"""
+    if isinstance(scope, ast.ClassDef):
+        ends = [node for node in scope.body if getattr(node, "name", "") in ("__enter__", "__exit__")]
+        return len(ends) == 2 and all(any(calls(end, *CLOCKS)) for end in ends)
+    yields = [node.lineno for node in nodes_of_scope(scope) if isinstance(node, ast.Yield)]
+    is_manager = "contextmanager" in map(last_name, scope.decorator_list)
+    return is_manager and any(one.first < at <= one.last for one in intervals(scope) for at in yields)
 
 
 def timeit_calls(tree: ast.AST) -> Iterator[Interval]:
     """The argument of `timeit`: a lambda, or a function of this file."""
     for call in calls(tree, *TIMEIT):
-        for called in passed_functions(tree, call.args[:1]):
-            yield Interval(called.lineno, called.end_lineno or called.lineno, timed=called)
+        yield from (_block(called, "timeit") for called in passed_functions(tree, call.args[:1]))
 
 
-def _waits(tree: ast.AST, interval: Interval, but: str = "") -> bool:
-    """`but`: the function that is timed, whatever its name."""
-    waits = [
-        node
-        for node in ast.walk(interval.timed or tree)
-        if isinstance(node, ast.Call) and callee_name(node) in WAITS - {but}
-    ]
-    loop = interval.loop
-    if any(loop is not None and holds(loop, node.lineno) for node in waits):
-        return True
-    return any(interval.holds(node.lineno) and _is_before(node, interval.end) for node in waits)
-
-
-def _is_before(node: ast.Call, end: ast.AST | None) -> bool:
-    """Does a call return before the second reading? `print(clock() - begun)` does not."""
-    last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-    return end is None or last <= (getattr(end, "lineno", 0), getattr(end, "col_offset", 0))
+def _block(node: ast.With | ast.FunctionDef | ast.Lambda, by: str) -> Interval:
+    first, last = node.lineno, node.end_lineno or node.lineno
+    return Interval(first, last, (range(first, last + 1),), f"{by} reads a clock around line {first}; in it", True)
 
 
 # ---- host-between-calls -----------------------------------------------------------------------------------------
