@@ -204,6 +204,17 @@ def list_behind(values: Iterable[Value]) -> set[Value]:
     return set(_reach(values, before))
 
 
+def list_ahead(values: Iterable[Value]) -> set[Value]:
+    """These values and all that depends on them, also inside of loops and branches. A carry or a row depends on all
+    that its loop reads."""
+
+    def after(value: Value) -> list[Value]:
+        inside = [one for op in value.readers for body in op.bodies for one in body.inputs if one.outer is None]
+        return [*value.inner, *inside, *(one for op in value.readers for one in op.makes)]
+
+    return set(_reach(values, after))
+
+
 def _reach(starts: Iterable[Value], following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
     """These values and all that follow them, each once."""
     seen, waiting = set[Value](), [*starts]
@@ -379,9 +390,14 @@ class Body:
         return self.kind in ("scan", "while")
 
     @property
+    def around(self) -> list[Body]:
+        """It and the bodies that it is in, innermost first; the program is the last."""
+        return [self, *(self.op.body.around if self.op is not None else ())]
+
+    @property
     def is_repeated(self) -> bool:
         """Does it run in a loop?"""
-        return self.is_loop or (self.op is not None and self.op.body.is_repeated)
+        return any(body.is_loop for body in self.around)
 
     @cached_property
     def work(self) -> float:

@@ -321,7 +321,9 @@ def key_reuse(e: Evidence) -> Iterable[Match]:
     program = e.program
     yield from _used_twice(e, program)
     draws = (op for op in program.ops if op.name == "random_bits")
-    for body, ops in group_by(draws, lambda op: _loop_around(op.body)).items():
+    for body, ops in group_by(
+        draws, lambda op: next((one for one in op.body.around if one.is_loop), program.body)
+    ).items():
         if body.is_loop:
             yield from _same_each_time(e, body, ops, (), f"each of {body.trips or 'its'} iterations")
         elif e.use.repeated:
@@ -367,22 +369,8 @@ def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Match]:
 
 def _exclude(one: TracedOp, other: TracedOp) -> bool:
     """Are they in different branches of one cond?"""
-    branches = dict(_branches_around(one.body))
-    return any(cond in branches and branches[cond] is not branch for cond, branch in _branches_around(other.body))
-
-
-def _branches_around(body: Body) -> Iterable[tuple[TracedOp, Body]]:
-    while body.op is not None:
-        if body.kind == "branch":
-            yield body.op, body
-        body = body.op.body
-
-
-def _loop_around(body: Body) -> Body:
-    """The innermost loop that a body is in, or the program."""
-    while body.op is not None and not body.is_loop:
-        body = body.op.body
-    return body
+    branches = {body.op: body for body in one.body.around if body.kind == "branch"}
+    return any(branches.get(body.op, body) is not body for body in other.body.around if body.kind == "branch")
 
 
 def _same_each_time(
@@ -395,7 +383,7 @@ def _same_each_time(
     """
     by_line: dict[Where | None, list[tuple[TracedOp, list[Where]]]] = defaultdict(list)
     for op in draws:
-        roots, inside = op.reads[0].roots, {body, op.body, *(branch for _, branch in _branches_around(op.body))}
+        roots, inside = op.reads[0].roots, {body, op.body, *(one for one in op.body.around if one.kind == "branch")}
         varies = any(root.body in inside and root.const is None and root not in same for root in roots)
         if not varies and any(map(_is_key, roots)):
             frames = frames_inside(op.outermost, body.op.equation) if body.op is not None else []

@@ -25,7 +25,7 @@ from benchax.measuring.diagnosis import diagnose, explain, user_line
 from benchax.measuring.program import program_of as call_of
 from benchax.measuring.purity import ClockRead, difference, watch_clock_reads
 from benchax.measuring.state import State, changes, state_of
-from benchax.program.index import Body, TracedOp
+from benchax.program.index import TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of
 from benchax.results.audit import Where
@@ -300,7 +300,7 @@ def host_callback(e: Evidence) -> Iterable[Match]:
     program = e.program
     ops = [op for op in program.ops if op.name in CALLBACKS]
     # equinox's error_if is in a branch that only an error takes. A warning about it in diffrax was a false alarm.
-    library, is_conditional = _library(ops), all(_is_in_branch(op.body) for op in ops)
+    library, is_conditional = _library(ops), all(any(body.kind == "branch" for body in op.body.around) for op in ops)
     # Errors that a package raises: the user cannot change them, and it is unknown whether they run.
     if not ops or (library and is_conditional):
         return
@@ -335,10 +335,6 @@ def host_callback(e: Evidence) -> Iterable[Match]:
         # Only the authors of a package can change it. Its users can look for an option to disable it.
         severity="info" if is_conditional or library else None,
     )
-
-
-def _is_in_branch(body: Body) -> bool:
-    return body.op is not None and (body.kind == "branch" or _is_in_branch(body.op.body))
 
 
 def _library(ops: Sequence[TracedOp]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import (
@@ -26,8 +27,10 @@ from benchax.auditing.rules.compiled import PART_OF_WHOLE, UPDATES
 from benchax.auditing.syntax import (
     where_of,
 )
+from benchax.errors import NotMeasured
 from benchax.grouping import group_by
-from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value, is_one_hot, root_of, unwrap_index
+from benchax.program.evaluate import bind, evaluate, look_up
+from benchax.program.index import CONVERTS, COSTLY, Body, TracedOp, Value, is_one_hot, list_ahead, root_of
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
 from benchax.results.inspection import Inspection
 from benchax.source_files import owner_of
@@ -280,6 +283,10 @@ FEW_USED = 8
 `top_k` 1 ms for 64 elements and 10 ms for 512 (jaxlib 0.10.2, CPU)."""
 LEAST_COMPARISONS = 1 << 18
 """A smaller sort takes well under a millisecond."""
+SAME_ORDER = ("neg", "convert_element_type", "copy")
+"""Operations that leave each element in its place."""
+OTHER_ORDER = ("rev", "transpose", "reshape", "squeeze", "expand_dims")
+TAKING = ("slice", "dynamic_slice", "gather")
 
 
 @rule(
@@ -322,48 +329,44 @@ def sort_top_k(e: Evidence) -> Iterator[Match]:
 
 
 def used_ends(sort: TracedOp, axis: int) -> tuple[int, int] | None:
-    """How many of the smallest and of the largest elements are read; None if others are, or none."""
-    ends, n = [0, 0], sort.reads[0].shape[axis]
-    waiting = [(value, axis, False) for value in sort.makes]
+    """How many of the smallest and of the largest elements are read; None if others are, or none.
+
+    The places of the elements take the way that the elements take.
+    """
+    shape, used = sort.reads[0].shape, np.zeros(0, np.int32)
+    places = np.arange(shape[axis], dtype=np.int32).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    waiting = [(value, np.broadcast_to(places, shape)) for value in sort.makes]
     while waiting:
-        value, at, is_flipped = waiting.pop()
+        value, at = waiting.pop()
         if value.is_output:
             return None
         for reader in value.readers:
-            if reader.name in ("rev", "neg", "convert_element_type", "copy"):
-                turns = reader.name == "rev" and at in reader.params["dimensions"]
-                waiting.append((reader.makes[0], at, is_flipped != turns))
-            elif reader.name == "transpose":
-                waiting.append((reader.makes[0], list(reader.params["permutation"]).index(at), is_flipped))
-            elif (taken := _taken(reader, value, at)) is None:
+            if reader.reads[0] is not value or reader.name not in (*SAME_ORDER, *OTHER_ORDER, *TAKING):
                 return None
+            try:
+                indices = _compute_alone(reader.reads[1:])
+            except NotMeasured:  # an index that the program computes
+                return None
+            moved = at if reader.name in SAME_ORDER else np.asarray(bind(reader.equation, [at, *indices])[0])
+            if reader.name in TAKING:
+                used = np.union1d(used, moved)
             else:
-                start, stop = taken
-                is_last, k = (True, n - start) if n - start < stop else (False, stop)
-                ends[is_last != is_flipped] = max(ends[is_last != is_flipped], k)
-    return (ends[0], ends[1]) if any(ends) else None
+                waiting.append((reader.makes[0], moved))
+    low, high = used[used < shape[axis] / 2], used[used >= shape[axis] / 2]
+    ends = int(low.max(initial=-1)) + 1, shape[axis] - int(high.min(initial=shape[axis]))
+    return ends if any(ends) else None
 
 
-def _taken(op: TracedOp, value: Value, axis: int) -> tuple[int, int] | None:
-    """(start, stop) of the elements along an axis that an operation reads; None if it can read others."""
-    if op.reads[0] is not value:
-        return None
-    if op.name == "slice":
-        return op.params["start_indices"][axis], op.params["limit_indices"][axis]
-    if op.name == "dynamic_slice" and (start := op.reads[1 + axis].number) is not None:
-        return int(start), int(start) + op.params["slice_sizes"][axis]
-    if op.name == "gather" and tuple(op.params["dimension_numbers"].start_index_map) == (axis,):
-        index = unwrapped(op.reads[1])
-        if index.number is not None and op.params["slice_sizes"][axis] == 1:
-            return int(index.number), int(index.number) + 1
-        if index.maker is not None and index.maker.name == "iota" and len(index.shape) == 1:
-            return 0, index.shape[0]
-    return None
+def _compute_alone(values: Sequence[Value]) -> list[Any]:
+    """Values that need no input of their body.
 
-
-def unwrapped(index: Value) -> Value:
-    """An index without what JAX does for negative ones."""
-    return unwrap_index(index).back(MOVES)
+    Raises:
+        NotMeasured: one needs some.
+    """
+    behind = {one for value in values for one in value.behind()}
+    ops = [op for value in values[:1] for op in value.body.ops if behind.intersection(op.makes)]
+    known = evaluate(ops, {})
+    return [look_up(known, value) for value in values]
 
 
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------
@@ -614,25 +617,6 @@ UNKNOWN_TRIPS = 100
 """Iterations that a loop of unknown length counts as."""
 
 
-class _Depends(NamedTuple):
-    """The inputs that a value depends on."""
-
-    is_varying: bool = False
-    """On an input that differs from call to call."""
-    fixed: frozenset[int] = frozenset()
-    """On these that don't; empty if it varies anyway."""
-    is_moving: bool = False
-    """Does it differ from iteration to iteration of the loop that it is in?"""
-
-
-class _Part(NamedTuple):
-    """The work of one operation in a whole call."""
-
-    op: TracedOp
-    work: float
-    fixed: frozenset[int]
-
-
 @rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True, counted=True)
 def fixed_work(e: Evidence) -> Iterator[Match]:
     """Finds what a function computes again in each call of arguments that never change."""
@@ -641,60 +625,47 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
         raise NotApplicable("no argument is known to be the same at each of three calls or more")
     if len(fixed) == n:
         raise NotApplicable("all arguments were the same at each call that was seen")
-    inputs = [_Depends(i not in fixed, frozenset((i,)) & fixed) for i in range(n)]
-    parts = list(_parts(e.program.body, inputs, 1.0, 1.0))
-    total = sum(part.work for part in parts)
+    same = {value: i for i, value in enumerate(e.program.inputs) if i in fixed}
+    varying, depending = list_ahead(set(e.program.inputs) - {*same}), list_ahead(same)
+    # Whether a branch runs is not known.
+    always = [body for body in e.program.bodies if all(one.is_loop or one.op is None for one in body.around)]
+    every = [op for body in always for op in body.ops if op.name not in ("scan", "while")]
     # XLA fuses elementwise work with the varying part, so it costs little more.
-    again = [
-        p for p in parts if p.fixed and p.op.name in COSTLY and not p.op.is_backward and "vmap(jvp(" not in p.op.scope
-    ]
-    work = sum(part.work for part in again)
+    costly = [op for op in every if op.name in COSTLY and not op.is_backward and "vmap(jvp(" not in op.scope]
+    again = [op for op in costly if depending.intersection(op.reads) and not varying.intersection(op.reads)]
+    # XLA takes what a loop computes of its constants alone out of it: a product in a scan of 1 and of 100 iterations
+    # takes equally long (jax 0.10.2).
+    each = {op: _work(op, {root.body for read in op.reads for root in read.roots}) for op in again}
+    total = sum(each.get(op) or _work(op, op.body.around) for op in every)
+    work = sum(each.values())
     if work < AGAIN:
         return
-    again.sort(key=lambda part: -part.work)
+    again.sort(key=lambda op: -each[op])
     names = name_inputs(e)
-    used = sorted({i for part in again for i in part.fixed})
+    used = {i: list_ahead([value]) for value, i in same.items()}
+    first = [names[i] for i, reached in used.items() if reached.intersection(again[0].reads)]
     is_open = any(body.kind == "while" for body in e.program.bodies)
     open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
-    same = list_some([f"{names[i]} {e.program.inputs[i].spec}" for i in used])
+    fed = {value for op in again for value in op.reads}
+    never = [f"{names[i]} {e.program.inputs[i].spec}" for i, reached in used.items() if reached & fed]
     yield Match(
-        f"computes {again[0].op.name} in each call from arguments that never change",
+        f"computes {again[0].name} in each call from arguments that never change",
         [
-            *list_some([f"{p.op.name} makes {p.op.makes[0].spec}, {count(p.work)} operations{p.op.at}" for p in again]),
+            *list_some([f"{op.name} makes {op.makes[0].spec}, {count(each[op])} operations{op.at}" for op in again]),
             f"{count(work)} of {count(total)} operations of a call, counted from the shapes{open_loop}",
-            f"the same object at each call that was seen, three or more: {', '.join(same)}",
+            f"the same object at each call that was seen, three or more: {', '.join(list_some(never))}",
         ],
         "Compute it once, before the calls, and pass the result, instead of "
-        f"{' and '.join(list_some([names[i] for i in sorted(again[0].fixed)]))} or in addition: jit keeps nothing "
+        f"{' and '.join(list_some(first))} or in addition: jit keeps nothing "
         "from call to call.",
         lost=(work, total),
-        op=again[0].op,
+        op=again[0],
     )
 
 
-def _parts(body: Body, inputs: Sequence[_Depends], begun: float, times: float) -> Iterator[_Part]:
-    """All operations of a body that runs `times`, in a loop that begins `begun` times. XLA takes what a loop computes
-    of its constants alone out of it: a product in a scan of 1 and of 100 iterations takes equally long (jax 0.10.2)."""
-    known = dict(zip(body.inputs, inputs, strict=True))
-    for op in body.ops:
-        reads = [known.get(value, _Depends()) for value in op.reads]
-        state = _merge(reads)
-        runs = times if state.is_moving else begun
-        known.update(dict.fromkeys(op.makes, state))
-        if op.name not in ("scan", "while"):
-            yield _Part(op, op.work * runs, state.fixed)
-            continue
-        consts, carry, xs = op.split(reads)
-        moving = [*[state] * len(carry), *xs]
-        inside = [one._replace(is_moving=False) for one in consts] + [one._replace(is_moving=True) for one in moving]
-        trips = op.bodies[0].trips or (UNKNOWN_TRIPS if state.is_varying else 1)
-        yield from _parts(op.bodies[0], inside, runs, runs * trips)
-
-
-def _merge(states: Sequence[_Depends]) -> _Depends:
-    is_varying = any(one.is_varying for one in states)
-    fixed = frozenset[int]().union(*(one.fixed for one in states if not is_varying))
-    return _Depends(is_varying, fixed, any(one.is_moving for one in states))
+def _work(op: TracedOp, loops: Iterable[Body]) -> float:
+    """Operations in a call, once in each iteration of these loops."""
+    return op.work * math.prod(body.trips or UNKNOWN_TRIPS for body in loops if body.is_loop)
 
 
 # ---- zero-argument-jit -----------------------------------------------------------------------------------------------
