@@ -217,7 +217,7 @@ class ProgramEvidence:
     """Are waits by methods of arrays seen in this JAX?"""
 
     def seen_transfers(self, direction: Direction) -> Transfers:
-        """Those of the calls that were watched, in both directions.
+        """Returns the transfers that were seen while calls were watched.
 
         Raises:
             NotMeasured: this direction was not seen.

@@ -66,7 +66,7 @@ class Place(NamedTuple):
         return any(value.literal is not None and not np.all(np.isfinite(value.literal)) for value in values)
 
     def inside(self, test: Test) -> Place:
-        """The operation in its loop or branch; itself if it is none, or nothing is found there."""
+        """The operation in its loop or branch, or itself if nothing is found there."""
         reads = [look_up(self.known, value) for value in self.op.reads]
         if self.op.name == "cond":
             return find_place(self.op.bodies[int(reads[0])], reads[1:], self.iterations, test) or self
@@ -115,8 +115,9 @@ def _describe(value: Any, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
 
 
 def find_place(body: Body, inputs: Sequence[Any], iterations: tuple[int, ...], test: Test) -> Place | None:
-    """The operation that makes the first result for which the test holds, from others; None if none does, or it comes
-    from a number of the program.
+    """The operation that makes the first result for which the test holds, from others.
+
+    None: no result is so, or it comes from a number of the program.
 
     Raises:
         NotMeasured: it has effects, calls Python, or makes too much to keep it.
@@ -381,7 +382,7 @@ def find_accesses(program: TracedProgram, inputs: Sequence[Any]) -> tuple[list[I
 
 
 def _follow(program: TracedProgram, known: dict[Value, Known]) -> Iterator[tuple[TracedOp, list[Known | None]]]:
-    """Each operation with what is known of its operands. What is known of results is added to `known`."""
+    """Each operation with what is known of its operands. Adds known results to `known`."""
     for body in program.bodies:  # each before what is nested in it
         _enter(body, known)
         for op in body.ops:

@@ -365,8 +365,8 @@ MAKE_ONCE = "Make the array once and on the device, outside of the calls: jnp.as
 
 CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "default_timer")
 UNSEEN_WAITS = ("effects_barrier", "result", "join", "save", "append_to", "allclose", "assert_allclose")
-"""Calls that can wait without a trace in the log: for callbacks, for another thread, or in NumPy's own code, which
-takes the memory of a CPU without any Python. One of them between two readings of the clock is enough."""
+"""Calls that can wait without a trace in the log: for callbacks, for another thread, or in NumPy's own code. One of
+them between two readings of the clock is enough."""
 TIMEIT = ("timeit", "repeat", "autorange", "Timer")
 """Names that `timeit` gives what calls a function over and over between two readings of a clock."""
 MANY = 20
