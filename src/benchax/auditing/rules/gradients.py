@@ -19,7 +19,7 @@ from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import Place, named_at, where_of
 from benchax.errors import NotMeasured
 from benchax.program.index import ELEMENTWISE, FORWARD, KEEPS, Body, TracedOp, TracedProgram, Value, identity_axes
-from benchax.program.jaxpr import names, own_line
+from benchax.program.jaxpr import is_users_own, names, own_line
 from benchax.units import count, number, percent, size
 
 # ---- where-gradient --------------------------------------------------------------------------------------------------
@@ -67,12 +67,13 @@ def differentiated_lines(program: TracedProgram) -> set[str]:
 
 
 def bad_wheres(program: TracedProgram) -> Iterator[BadWhere]:
-    """The first of each line."""
+    """The first of each line, in your own code: packages such as diffrax keep such points out in ways that this does not
+    see."""
     differentiated, told = differentiated_lines(program), set[str]()
     for op in program.find("select_n", "mul", "dot_general"):
         if op.line in differentiated - told and (found := _bad_points(op, differentiated)):
             told.add(op.line)
-            yield BadWhere(op, found)
+            yield from [BadWhere(op, found)] if is_users_own(*found[0].op.inwards) else []
 
 
 @dataclass(frozen=True)
