@@ -67,8 +67,7 @@ def differentiated_lines(program: TracedProgram) -> set[str]:
 
 
 def bad_wheres(program: TracedProgram) -> Iterator[BadWhere]:
-    """The first of each line, in your own code: packages such as diffrax keep such points out in ways that this does not
-    see."""
+    """The first of each line of your own code. You can't change a choice inside of a package, such as diffrax."""
     differentiated, told = differentiated_lines(program), set[str]()
     for op in program.find("select_n", "mul", "dot_general"):
         if op.line in differentiated - told and (found := _bad_points(op, differentiated)):
