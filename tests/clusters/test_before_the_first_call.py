@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import pickle
 import socket
-import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pytest
 
 from benchax.case import make_case
-from benchax.clusters import open_agents
+from benchax.clusters import open_agents, ray_agents
 from benchax.clusters.cases import CaseJob, SealedCase
-from benchax.clusters.ray_agents import (
-    NEEDED,
-    _advise,
-    check_address,
-    check_packages,
-    flags_to_send,
-    folders_to_send,
-    make_actor_class,
-)
+from benchax.clusters.ray_agents import RayAgents, _advise, check_address, flags_to_send, folders_to_send
+from benchax.environment import capture
 from benchax.errors import MissingPackage, UsageError
 from benchax.options import resolve
 from benchax.workers import pickling
-
-HERE = {"python": "3.11.7", **dict.fromkeys(NEEDED, "1.0")}
 
 
 def test_an_address_is_a_cluster() -> None:
@@ -70,32 +60,19 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     assert error.value.hint == "pip install 'ray[client]'"
 
 
-@pytest.mark.parametrize(
-    ("versions", "problem"),
-    [
-        (HERE | {"jax": None, "jaxlib": None}, "node b has no jax, no jaxlib"),
-        (HERE | {"python": "3.12.1"}, "node b has Python 3.12.1, not 3.11.7"),
-        (HERE | {"benchax": "2.0"}, "node b has benchax 2.0, not 1.0"),
-    ],
-)
-def test_a_node_that_lacks_something_is_named_with_it(versions: Any, problem: str) -> None:
-    check_packages("node a", HERE | {"jax": "2.0", "python": "3.11.2"}, HERE)  # another JAX is fine
+def test_a_node_with_another_benchax_is_named_with_both_and_another_jax_is_fine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_agents, "require", lambda *_, **__: None)
+    agents = RayAgents(None, tmp_path)
+    agents.here = capture(with_jax=False)
+
+    agents._check("node a", replace(agents.here, jax="0.1"))
     with pytest.raises(UsageError) as error:
-        check_packages("node b", versions, HERE)
+        agents._check("node b", replace(agents.here, benchax="0.0"))
 
-    assert error.value.problem == problem
+    assert error.value.problem == f"node b has benchax 0.0, not {agents.here.benchax}"
     assert "install benchax on the nodes" in error.value.hint
-
-
-def test_an_actor_travels_to_where_nothing_is_installed() -> None:
-    content = cloudpickle.dumps(make_actor_class()).hex()
-    # None in place of a module: importing it fails.
-    program = "import pickle, sys; sys.modules['benchax'] = None; "
-    program += f"print(*pickle.loads(bytes.fromhex('{content}'))().probe())"
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert done.stdout.split() == ["python", *NEEDED]
 
 
 def test_flags_of_the_program_and_its_import_folders_are_sent_and_those_of_the_machine_are_not(

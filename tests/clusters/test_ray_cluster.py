@@ -214,6 +214,17 @@ def test_after_ctrl_c_and_after_the_drivers_death_a_grid_goes_on_and_no_process_
     assert {"working_dir_files" in line[2] for line in marks(files)} == {True, False}
 
 
+def test_a_node_that_lacks_a_package_is_named_with_it_before_the_first_cell(two_nodes: TwoNodes, files: Path) -> None:
+    (files / "mine" / "benchax.py").write_text("import no_such_package")  # there, it is found instead of benchax
+
+    program = start_grid(files, "--on", two_nodes.address)
+    text, _ = program.communicate(timeout=100)
+
+    assert program.returncode == 2, text
+    assert "cannot measure this: ModuleNotFoundError: No module named 'no_such_package'" in " ".join(text.split())
+    assert not marks(files)
+
+
 def test_ray_is_started_on_loopback_and_nothing_of_it_is_left(files: Path) -> None:
     program = start_grid(files, "--on", "ray")
     wait_for_marks(files, 4, program)

@@ -170,7 +170,7 @@ class Actor:
     def __init__(self, end: Callable[[Future[Any]], None]) -> None:
         self.future: Future[Any] = Future()
         end(self.future)
-        self.ask = SimpleNamespace(remote=lambda *_: SimpleNamespace(future=lambda: self.future))
+        self.make_call = SimpleNamespace(remote=lambda *_: SimpleNamespace(future=lambda: self.future))
 
 
 @pytest.mark.parametrize("has_hosts", [True, False])
@@ -188,7 +188,7 @@ def test_a_gang_that_is_lost_has_a_successor_or_ends_its_call(
 
     monkeypatch.setattr(ray_agents, "require", lambda *_, **__: None)
     monkeypatch.setattr(RayGang, "_form", form)
-    exceptions = SimpleNamespace(RayTaskError=KeyError)
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayActorError=IndexError)
     gang = RayGang(SimpleNamespace(exceptions=exceptions, kill=lambda actor, **_: killed.append(actor)), tmp_path, 2)
     gang.teams[first.id] = Team(first.id, actors, ["a", "b"], node=first)
     gang.submit(first, 7, SimpleNamespace(seal=lambda: None))  # type: ignore[arg-type]

@@ -142,11 +142,15 @@ class _OnRay(ABC):
             return (yield reference)
         except self.ray.exceptions.RayTaskError as error:
             return diagnose(error, "start")
+        except self.ray.exceptions.RayActorError as error:
+            if not error.actor_init_failed:
+                raise
+            return Failure("error", "start", first_sentence(error))
 
     def _call(self, team: Team, rank: int, sealed: NodeCall) -> Steps:
         """Has an actor of `team` make a call."""
         try:
-            answer = yield from self._answer(team.actors[rank].ask.remote("make_call", sealed))
+            answer = yield from self._answer(team.actors[rank].make_call.remote(sealed))
         except Exception as error:  # the future's own errors have no common type
             why = first_sentence(error)
             if len(team.actors) > 1:
@@ -207,8 +211,30 @@ class _OnRay(ABC):
             where: the place, as one of Ray's `strategies`.
             gpus: must be given: without any, Ray hides the available GPUs.
         """
-        actor = self.ray.remote(make_actor_class())
-        return actor.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=where, max_restarts=0).remote()
+        actor = self.ray.remote(NodeAgent).options(
+            num_cpus=cpus, num_gpus=gpus, scheduling_strategy=where, max_restarts=0
+        )
+        return actor.remote(*self.sent)
+
+    def _check(self, name: str, found: Environment | Failure) -> Environment:
+        """Returns the environment of a node, as its rows have it. A node can have another JAX: its rows say so.
+
+        Raises:
+            UsageError: the node lacks something, or has another benchax.
+        """
+        if isinstance(found, Failure):
+            raise UsageError(
+                f"{name} cannot measure this: {found.message}",
+                "nodes that can import everything the functions need",
+                "install it there, or put it into the folder of your files, which is sent to the nodes",
+            )
+        if found.benchax != self.here.benchax:
+            raise UsageError(
+                f"{name} has benchax {found.benchax}, not {self.here.benchax}",
+                "the same benchax on each node as here",
+                "install benchax on the nodes from the same source, for example in their image",
+            )
+        return at_commit_of(self.here, found)
 
     def _stop(self, team: Team) -> None:
         """Ends it; its workers end when the process that started them does. Ray may be gone already."""
@@ -258,11 +284,8 @@ class RayAgents(_OnRay):
         team = Team(f"{id[:12]}-{self.attempts[id]}", [actor], [name], place)
         self.teams[team.id] = team
         try:
-            check_packages(f"node {name}", (yield actor.probe.remote()))
-            given = self.sent, "examine", self.needed, self.limit_s
-            found = yield from self._answer(actor.start.remote(*given))
-            if isinstance(found, Failure):
-                raise cannot_load(f"node {name} cannot measure this: {found.message}")
+            found = yield from self._answer(actor.examine.remote(self.needed, self.limit_s))
+            environment = self._check(f"node {name}", getattr(found, "environment", found))
         except UsageError as error:  # at the start, it ends the run; later, there is just no such node
             self.problems.append(error)
             del self.teams[team.id]
@@ -271,7 +294,6 @@ class RayAgents(_OnRay):
         except Exception as error:
             self._lose(team, first_sentence(error), None)
             return
-        environment = at_commit_of(self.here, found.environment)
         if sum(other.place["NodeManagerAddress"] == address for other in self.teams.values()) > 1:
             address = f"{address}, {id[:6]}"
         team.node = Node(team.id, environment, address, replace(found, environment=environment))
@@ -373,20 +395,15 @@ class RayGang(_OnRay):
         ]
         # From here on `close` ends them.
         team = self.teams[f"gang-{self._number}"] = Team(f"gang-{self._number}", actors, [])
-        for rank, versions in enumerate(self._ask(actors, "probe")):
-            check_packages(f"the node of rank {rank}", versions)
-        found: list[Environment] = []
-        for rank, each in enumerate(self._ask(actors, "start", self.sent, "load", self.needed, self.limit_s)):
-            if isinstance(each, Failure):
-                raise cannot_load(f"rank {rank} cannot measure this: {each.message}")
-            found.append(each)
+        loaded = self._ask(actors, "load", self.needed, self.limit_s)
+        found = [self._check(f"rank {rank}", each) for rank, each in enumerate(loaded)]
         if len(actors) > 1:
-            (address,) = self._ask(actors[:1], "ask", "find_address")
+            (address,) = self._ask(actors[:1], "find_address")
             for rank, actor in enumerate(actors):
-                self._ask([actor], "ask", "join", address, self.count, rank)
+                self._ask([actor], "join", address, self.count, rank)
         team.places = [each.host for each in found]
         where = f"{plural(self.count, 'rank')} on {plural(len(self.sizes), 'node')}"
-        team.node = Node(team.id, at_commit_of(self.here, found[0]), where)
+        team.node = Node(team.id, found[0], where)
         return team.node
 
     def _set_aside(self) -> None:
@@ -489,9 +506,6 @@ class NodeAgent:
         """Makes this process one of `count` for all calls to come, as one is by hand (`workers/ranks.py`)."""
         os.environ.update(zip(BY_HAND, (address, str(count), str(rank)), strict=True))
 
-    def close(self) -> None:
-        self.pool.close()
-
 
 @task
 def examine_node(needed: object, say: Say) -> Examination:
@@ -500,72 +514,6 @@ def examine_node(needed: object, say: Say) -> Examination:
     pace_s = read_pace_s()
     found = doctor.examine()
     return Examination(found.environment, pace_s, found.smallest_effect)
-
-
-# Asks each node, before its first call, for the packages that measuring needs. So a missing package is one error, not a
-# thousand rows.
-
-NEEDED = ("benchax", "jax", "jaxlib", "numpy", "cloudpickle")
-
-Versions = Mapping[str, str | None]
-"""By package, and of "python"; None is not installed."""
-
-
-def make_actor_class() -> type:
-    """An actor that a node can run without having anything: it is made in here, and so travels by value."""
-    packages = NEEDED
-
-    class Agent:
-        def probe(self) -> dict[str, str | None]:
-            import importlib.metadata  # over there
-            import platform
-
-            found: dict[str, str | None] = {"python": platform.python_version()}
-            for package in packages:
-                try:
-                    found[package] = importlib.metadata.version(package)
-                except importlib.metadata.PackageNotFoundError:
-                    found[package] = None
-            return found
-
-        def start(self, sent: tuple[Any, ...], method: str, *given: Any) -> Any:
-            """Makes it a `NodeAgent`, and asks that one."""
-            from benchax.clusters.ray_agents import NodeAgent
-
-            self.agent = NodeAgent(*sent)
-            return self.ask(method, *given)
-
-        def ask(self, method: str, *given: Any) -> Any:
-            return getattr(self.agent, method)(*given)
-
-    return Agent
-
-
-def check_packages(node: str, versions: Versions, here: Versions | None = None) -> None:
-    """Another JAX on a node is no error: its rows say so, and are compared with none of another one.
-
-    Args:
-        here: versions of this process, for tests.
-
-    Raises:
-        UsageError: packages that the node lacks, another benchax, or another Python, whose functions cannot travel.
-    """
-    here = here or {"python": platform.python_version(), "benchax": installed("benchax")}
-    odd = [f"no {package}" for package in NEEDED if versions.get(package) is None]
-    if not odd and _minor(versions["python"]) != _minor(here["python"]):
-        odd = [f"Python {versions['python']}, not {here['python']}"]
-    if not odd and versions["benchax"] != here["benchax"]:
-        odd = [f"benchax {versions['benchax']}, not {here['benchax']}"]
-    if odd:
-        raise UsageError(
-            f"{node} has {', '.join(odd)}",
-            f"on each node {', '.join(NEEDED)}, the same Python (two numbers) and the same benchax as here",
-            "install benchax on the nodes from the same source, for example in their image",
-        )
-
-
-def _minor(version: str | None) -> list[str]:
-    return (version or "").split(".")[:2]
 
 
 START_S = 120.0
@@ -577,15 +525,6 @@ Place = dict[str, Any]
 
 def list_places(ray: Any) -> list[Place]:
     return [place for place in ray.nodes() if place["Alive"] and place["Resources"].get("CPU", 0) > 0]
-
-
-def cannot_load(problem: str) -> UsageError:
-    """The error if nodes lack some of the user's files or packages."""
-    return UsageError(
-        problem,
-        "nodes that can import everything the functions need",
-        "install it there, or put it into the folder of your files, which is sent to the nodes",
-    )
 
 
 # ---- the connection --------------------------------------------------------------------------------------------------
@@ -714,7 +653,10 @@ def folders_to_send(folder: Path) -> list[str]:
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first line of an error that says something. If the error holds one of Ray's, it is the line of that error."""
+    """The first line of an error that says something. If the error holds one of Ray's, it is the line of that error. If
+    it holds a traceback of an actor that could not begin, it is the last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if getattr(error, "actor_init_failed", False):
+        return lines[-1]
     because = next((line for line in lines if "because" in line), "")
     return because or (lines[0] if lines else type(error).__name__)
