@@ -40,7 +40,7 @@ from benchax.grids.outputs import checked_clip
 from benchax.grids.plan import named_functions, whole
 from benchax.keywords import guard_keywords
 from benchax.machine import noise
-from benchax.measuring.program import refuse_result
+from benchax.measuring.program import as_reason, first_line, refuse_result
 from benchax.measuring.state import Values, carried, changed_names, is_stateful, take_apart
 from benchax.measuring.timers.embedding import explain
 from benchax.measuring.timers.in_graph import SPAN_S
@@ -241,7 +241,13 @@ class CompiledGrid:
         else:
             of, given = (self.like, args) if callable(self.like) else (lambda like: like, (self.like,))
             form = program_of(of, given)[1]
-        traced = [check_form(t, form) for t in traced]
+        traced = [
+            # Its outputs do not fit into one array with those of the others.
+            replace(t, refused=Status.wrong_shape, note=f"it returns {t.form}, not {form}")
+            if t.form is not None and t.form != form
+            else t
+            for t in traced
+        ]
         if self.stop_inside:
             traced = [with_guard(t, jax.tree.leaves(args)) for t in traced]
         return form, traced
@@ -401,11 +407,9 @@ NO_OUTPUTS = OutputForm(jax.tree.structure(None), (), ())
 
 def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Traced:
     """Whatever the function raises becomes its note."""
-    if is_stateful(args):
-        names = changed_by(function, args)
-        if names:
-            note = f"it changes {', '.join(names[:3])} in place, and this grid keeps no state: return the new state"
-            return Traced(name, list, None, refused=Status.error, note=note)
+    if is_stateful(args) and (names := changed_by(function, args)):
+        note = f"it changes {', '.join(names[:3])} in place, and this grid keeps no state: return the new state"
+        return Traced(name, list, None, refused=Status.error, note=note)
     try:
         program, form = program_of(function, args)
     except Exception as error:
@@ -440,8 +444,8 @@ def changed_by(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str
 
 
 def as_failed(traced: Traced, error: Exception) -> Traced:
-    message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    return replace(traced, refused=Status.error, guard=None, note=f"it cannot be traced: {message}")
+    note = f"it cannot be traced: {type(error).__name__}: {first_line(error)}"
+    return replace(traced, refused=Status.error, guard=None, note=note)
 
 
 def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, OutputForm]:
@@ -459,13 +463,6 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     avals: tuple[Any, ...] = tuple(program.out_avals)  # JAX 0.12 types them as values without a shape
     shapes = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals)
     return program, OutputForm(seen[0], shapes, seen[1])
-
-
-def check_form(traced: Traced, reference: OutputForm | None) -> Traced:
-    """Refuses a function whose outputs do not fit into one array with the outputs of the reference."""
-    if traced.form is None or traced.form == reference:
-        return traced
-    return replace(traced, refused=Status.wrong_shape, note=f"it returns {traced.form}, not {reference}")
 
 
 def with_guard(traced: Traced, inputs: Leaves) -> Traced:
@@ -523,19 +520,12 @@ def _disprove(module: Module, k: int, function: Traced, inputs: Leaves) -> str:
     if region is None:
         return "its work cannot be found in the optimised program of the grid"
     try:
-        difference = census.compare(census.take_census(module, region), _census_alone(function, inputs))
+        with as_reason("it does not compile alone"):
+            text = jax.jit(lambda *leaves: function.run(list(leaves))).lower(*inputs).compile().as_text() or ""
+        difference = census.compare(census.take_census(module, region), census.take_census(hlo.parse(text)))
     except NotMeasured as error:
         return error.problem
     return "" if difference.is_same else explain(difference)
-
-
-def _census_alone(function: Traced, inputs: Leaves) -> census.OperationTally:
-    try:
-        compiled = jax.jit(lambda *leaves: function.run(list(leaves))).lower(*inputs).compile()
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"it does not compile alone ({type(error).__name__}: {first_line})") from error
-    return census.take_census(hlo.parse(compiled.as_text() or ""))
 
 
 # ---- repetitions -----------------------------------------------------------------------------------------------------
