@@ -100,9 +100,9 @@ def converter(hint: Any) -> Converter:
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     if origin is tuple:
-        return _sequence(arguments[0]) if arguments[-1] is ... else _fixed(arguments)
+        return _sequence(arguments)
     if origin is list:
-        return _sequence(arguments[0], list)
+        return _sequence((*arguments, ...), list)
     if origin is not None and issubclass(origin, Mapping):
         return _mapping(arguments[1])
     if isinstance(hint, type):  # arrays, bytes: who writes the document knows what to do with them
@@ -131,7 +131,7 @@ def _dataclass(cls: type) -> Converter:
         return document
 
     def decode(json_value: Any) -> Any:
-        document = _object(json_value)
+        document = _checked(json_value, dict, "an object")
         values: dict[str, Any] = {}
         name = ""
         try:
@@ -159,18 +159,31 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return _REQUIRED if field.default is dataclasses.MISSING else field.default
 
 
-def _sequence(hint: Any, make: Callable[..., Any] = tuple) -> Converter:
-    """`make` is list if the class says list: the type of attributes that are filled step by step."""
-    item = converter(hint)
+def _sequence(hints: tuple[Any, ...], make: Callable[..., Any] = tuple) -> Converter:
+    """One value for each of `hints`; any number of the first one if `...` follows it.
+
+    Args:
+        make: list if the class says list: the type of attributes that are filled step by step.
+    """
+    items, is_repeated = [converter(hint) for hint in hints if hint is not ...], hints[-1] is ...
+
+    def items_of(values: Any) -> list[Converter]:
+        return items * len(values) if is_repeated else items
 
     def encode(values: Any) -> list[Any]:
-        return list(values) if hint is float and _all_plain(values) else [item.encode(v) for v in values]
+        if hints[0] is float and is_repeated and _all_plain(values):
+            return list(values)
+        return [item.encode(v) for item, v in zip(items_of(values), values, strict=True)]
 
     def decode(json_value: Any) -> Any:
-        values = _array(json_value)
-        if hint is float and set(map(type, values)) <= {float}:
+        values = _checked(json_value, list, "an array")
+        if hints[0] is float and is_repeated and set(map(type, values)) <= {float}:
             return make(values)
-        return make(_decode_at(f"[{i}]", item, v) for i, v in enumerate(values))
+        if len(items_of(values)) != len(values):
+            raise Mismatch(values, f"an array of {len(items)}")
+        return make(
+            _decode_at(f"[{i}]", item, v) for i, (item, v) in enumerate(zip(items_of(values), values, strict=True))
+        )
 
     return Converter(encode, decode)
 
@@ -187,21 +200,6 @@ def _all_plain(values: Any) -> bool:
     return set(map(type, values)) <= {float} and math.isfinite(sum(values))
 
 
-def _fixed(hints: tuple[Any, ...]) -> Converter:
-    items = [converter(hint) for hint in hints]
-
-    def encode(values: Any) -> list[Any]:
-        return [item.encode(v) for item, v in zip(items, values, strict=True)]
-
-    def decode(json_value: Any) -> tuple[Any, ...]:
-        values = _array(json_value)
-        if len(values) != len(items):
-            raise Mismatch(values, f"an array of {len(items)}")
-        return tuple(_decode_at(f"[{i}]", item, v) for i, (item, v) in enumerate(zip(items, values, strict=True)))
-
-    return Converter(encode, decode)
-
-
 def _mapping(hint: Any) -> Converter:
     key, item = converter(str), converter(hint)
 
@@ -209,7 +207,7 @@ def _mapping(hint: Any) -> Converter:
         return {key.encode(k): item.encode(v) for k, v in mapping.items()}
 
     def decode(json_value: Any) -> dict[str, Any]:
-        return {k: _decode_at(f"[{k!r}]", item, v) for k, v in _object(json_value).items()}
+        return {k: _decode_at(f"[{k!r}]", item, v) for k, v in _checked(json_value, dict, "an object").items()}
 
     return Converter(encode, decode)
 
@@ -249,14 +247,6 @@ def _decode_at(step: str, converter: Converter, json_value: Any) -> Any:
     except Mismatch as mismatch:
         mismatch.path = step + mismatch.path
         raise
-
-
-def _object(json_value: Any) -> dict[str, Any]:
-    return _checked(json_value, dict, "an object")
-
-
-def _array(json_value: Any) -> list[Any]:
-    return _checked(json_value, list, "an array")
 
 
 def _checked(json_value: Any, kind: type, expected: str) -> Any:
