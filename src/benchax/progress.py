@@ -26,7 +26,6 @@ from benchax.units import seconds
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
 PATIENCE_S = 2.0
 """Work that ends within this time needs no display."""
@@ -189,19 +188,17 @@ class Bar:
         self.ended += [event.ended] if event.ended else []
         # Always draw a beginning: if it hangs, the display names it. The first drawing imports rich, which must not
         # happen between two samples of a timer.
-        if (not is_new and now - self.drawn_s < REDRAW_S) or now - self.begun_s < self.patience_s:
-            return
-        if self.live is None and not is_new:
+        is_due = is_new or (self.live is not None and now - self.drawn_s >= REDRAW_S)
+        if not is_due or now - self.begun_s < self.patience_s:
             return
         live = self.live = self.live or self._start()
         self.drawn_s = now
         if event.is_lasting:
             live.console.print(show_controls(event.item), markup=False, highlight=False)
         else:
-            line = draw(with_time_left(event, now - self.begun_s))
             # The bar needs one line and a margin. Lines that have scrolled away return with the last table.
             above = [*self.ended, *self.results()][-max(1, live.console.height - 3) :]
-            live.update(_stack(above, line), refresh=True)
+            live.update(draw(with_time_left(event, now - self.begun_s), above), refresh=True)
 
     def _start(self) -> Live:
         from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
@@ -215,26 +212,20 @@ class Bar:
         return live
 
 
-def draw(event: ProgressEvent) -> Table:
-    """The line. Texts are no markup: f[n=4] would lose its brackets."""
-    from rich.progress_bar import ProgressBar  # noqa: PLC0415 - only a terminal needs it
+def draw(event: ProgressEvent, above: Sequence[str]) -> Group:
+    """The lines above, and that of the event. Texts are no markup: f[n=4] would lose its brackets."""
+    from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
+    from rich.progress_bar import ProgressBar  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    line = Table.grid(padding=(0, 1))
     cells: list[Any] = [Text(truncate(event.label), no_wrap=True)]
     if event.total:
         cells.append(ProgressBar(event.total, event.done, width=BAR_WIDTH))
     cells.append(Text(describe_rest(event), no_wrap=True, overflow="ellipsis"))
+    line = Table.grid(padding=(0, 1))
     line.add_row(*cells)
-    return line
-
-
-def _stack(lines: Sequence[str], below: Table) -> Group:
-    from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
-    from rich.text import Text  # noqa: PLC0415
-
-    return Group(*(Text(show_controls(line), no_wrap=True, overflow="ellipsis") for line in lines), below)
+    return Group(*(Text(show_controls(each), no_wrap=True, overflow="ellipsis") for each in above), line)
 
 
 def with_time_left(event: ProgressEvent, elapsed_s: float) -> ProgressEvent:
