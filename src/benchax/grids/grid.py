@@ -34,6 +34,7 @@ from benchax.grids.outputs import agreement, checked_clip, put_together, size_by
 from benchax.grids.plan import Key, Label, named_functions, points, trial_seed, whole
 from benchax.grids.rendering import shares
 from benchax.grids.result import Cell, GridResult
+from benchax.grouping import group_by
 from benchax.keywords import guard_keywords
 from benchax.measuring import timers
 from benchax.measuring.record import keep_news, row_fields
@@ -254,7 +255,7 @@ def start_run(spec: GridSpec, agents: Agents, report: Listener, clock: Callable[
     nodes = agents.start(needed, CallLimits(lambda stage: spec.compile_s))
     run = GridRun(spec, run_id or uuid.uuid4().hex, agents, nodes, begun, store, report, clock)
     refuse_others(run, rows)
-    run.take(rows)
+    run.cells = {key: _without_outputs(key, row, NOT_STORED) for key, row in rows.items()}
     return run
 
 
@@ -371,15 +372,11 @@ class GridRun:
     unstored: list[tuple[Measurement, BenchaxError]] = field(default_factory=list)
     spent_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=RECENT))
     """The seconds that were spent on each of the newest cells of this run."""
-    expected: dict[Label, tuple[str, str]] = field(default_factory=dict)
-    """Per data point: the shape that outputs must have, and the function that gave it."""
     kept_bytes: int = 0
     examined: set[str] = field(default_factory=set[str])
     """Functions with at least one measured cell."""
     attempts: dict[Key, CellAttempt] = field(default_factory=dict)
     """The attempts of the cells that are being measured."""
-    left: int = 0
-    """Cells that have had no turn."""
     dispatcher: Dispatcher[Key] | None = None
 
     @property
@@ -390,18 +387,8 @@ class GridRun:
     def node_count(self) -> int:
         return max(1, self.dispatcher.node_count if self.dispatcher else len(self.nodes))
 
-    def take(self, rows: Mapping[Key, Measurement]) -> None:
-        """Cells that an earlier run has measured."""
-        for key, row in rows.items():
-            self.cells[key] = _without_outputs(key, row, NOT_STORED)
-            shape = next((r.message.removeprefix(SHAPE_WORDS) for r in row.remarks if r.code == SHAPE_REMARK), "")
-            if row.failure is None and shape:
-                function, label = key
-                self.expected.setdefault(label, (shape, function))
-
     def go(self) -> None:
         """Measures every cell that is missing. Raises KeyboardInterrupt after Ctrl-C, with all cells accounted for."""
-        self.left = self.spec.count - len(self.cells)
         self.dispatcher = Dispatcher(self.agents, self.nodes, self._batches(), self._begin, self._listen)
         try:
             with self.store.held_open() if self.store is not None else nullcontext():
@@ -427,10 +414,10 @@ class GridRun:
 
     def _begin(self, key: Key, node: Node) -> CellJob | None:
         """The cell has its turn; None if there is no time left for it."""
-        # A cell whose node was lost runs again.
-        is_again = self.attempts.pop(key, None) is not None
-        share_s, total_s, left = None, self.spec.total_s, self.left + is_again
-        self.left = left - 1
+        self.attempts.pop(key, None)  # a cell whose node was lost runs again
+        # This one, and those that have had no turn.
+        left = self.spec.count - len(self.cells) - len(self.attempts)
+        share_s, total_s = None, self.spec.total_s
         if total_s is not None:
             remaining_s = total_s - self.elapsed_s
             if remaining_s < LEAST_TURN_S:
@@ -462,8 +449,6 @@ class GridRun:
         row = self._row(key, failure, attempt)
         self.cells[key] = cell = replace(self._cell(key, row, answer), spent_s=spent_s)
         self.spent_s.append(spent_s)
-        if cell.status == "ok":
-            self.expected.setdefault(cell.data, (attempt.facts["shape"], cell.function))
         return cell.measurement
 
     def _store(self, rows: Sequence[Measurement]) -> None:
@@ -481,7 +466,9 @@ class GridRun:
 
     def _request(self, key: Key) -> CellRequest:
         spec, (function, label) = self.spec, key
-        shape, giver = self.expected.get(label, ("", ""))
+        finished = {name: self.cells[name, label] for name in spec.functions if (name, label) in self.cells}
+        shapes = ((_shape_of(cell), name) for name, cell in finished.items() if cell.status == "ok")
+        shape, giver = next(((shape, name) for shape, name in shapes if shape), ("", ""))
         examines = function not in self.examined
         self.examined.add(function)
         return CellRequest(
@@ -559,6 +546,12 @@ class GridRun:
         self.report(ProgressEvent(cell, SHOWN_AS.get(stage, stage), total - left, total, left_s))
 
 
+def _shape_of(cell: Cell) -> str:
+    """The shape of its result; empty if its row does not say it."""
+    remarks = cell.measurement.remarks
+    return next((r.message.removeprefix(SHAPE_WORDS) for r in remarks if r.code == SHAPE_REMARK), "")
+
+
 NOT_STORED = "the cell was measured in an earlier run, and outputs are not stored"
 
 
@@ -612,20 +605,16 @@ def earlier(store: Any, spec: GridSpec, resume: str | bool) -> tuple[str, dict[K
     rows: list[Row] = []
     with suppress(StoreError):  # nothing was ever stored there
         rows = [row for function in spec.functions for row in store.rows(case=function) if row.case in keys]
-    # The cells that each run has rows of; oldest first, by their last rows.
-    runs: dict[str, set[CaseId]] = {}
-    for row in sorted(rows, key=lambda row: row.id):
-        cells = runs.pop(row.run_id, set())
-        cells.add(row.case)
-        runs[row.run_id] = cells
+    by_run = group_by(rows, lambda row: row.run_id)
+    runs = sorted(by_run, key=lambda run: max(row.id for row in by_run[run]))
     if resume is True:
-        run = next((run for run, cells in reversed(runs.items()) if len(cells) < len(keys)), None)
+        run = next((run for run in reversed(runs) if len({row.case for row in by_run[run]}) < len(keys)), None)
         if run is None:
             return "", {}
     else:
         run = find_run(store, str(resume)) if runs else None  # without runs there may be no database either
         if run not in runs:
-            listed = ", ".join(list(runs)[-5:]) or "none"
+            listed = ", ".join(runs[-5:]) or "none"
             raise UsageError(
                 f"resume={resume!r}: there is no such run of the grid {spec.name!r} in {store.where}",
                 f"True, or a run of that grid (its id, last~1, a name of `benchax baseline`); the newest are: {listed}",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchax.clusters.agents import Dispatcher, Node
 from benchax.comparing.ranking import Rank, share_places
+from benchax.grouping import group_by
 from benchax.model import Absent, Estimate
 from benchax.reporting.document import (
     Axis,
@@ -152,10 +153,11 @@ def _describe_omitted(g: GridResult) -> str:
 
 def _by_message(g: GridResult, found: Iterable[tuple[Cell, str]]) -> list[str]:
     """f[n=4, 8]  message: one line for each function and message, on however many data points."""
-    said: dict[tuple[str, str], list[str]] = {}
-    for cell, message in found:
-        said.setdefault((cell.function, truncate(message, LONGEST_WORD)), []).append(str(cell.data))
-    return [f"{function}[{_points(g, at)}]  {message}" for (function, message), at in said.items()]
+    said = group_by(found, lambda each: (each[0].function, truncate(each[1], LONGEST_WORD)))
+    return [
+        f"{function}[{_points(g, [str(cell.data) for cell, _ in at])}]  {message}"
+        for (function, message), at in said.items()
+    ]
 
 
 def _limit(lines: list[str]) -> list[str]:

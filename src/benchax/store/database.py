@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from benchax.errors import StoreError, UsageError, require
+from benchax.grouping import group_by
 from benchax.model import CaseId, EarlierRuns, Measurement, Program
 from benchax.printable import can_name_a_file
 from benchax.store.schema import (
@@ -265,10 +266,8 @@ def _measurements(connection: Connection, chosen: Chosen) -> list[Measurement]:
         f"WHERE measurement_id IN ({ids}) ORDER BY measurement_id, position",
         values,
     )
-    readings: dict[int, list[tuple[bytes, bytes | None]]] = {}
-    for id, elapsed_s, disturbed in arrays:
-        readings.setdefault(id, []).append((elapsed_s, disturbed))
-    return [read_record(id, document, readings.get(id, ())) for id, document in documents]
+    readings = group_by(arrays, lambda array: array[0])
+    return [read_record(id, document, [array[1:] for array in readings.get(id, ())]) for id, document in documents]
 
 
 # ---- places and names ------------------------------------------------------------------------------------------------
