@@ -229,7 +229,7 @@ class Benchmark:
     """The result of `@benchmark`: it can still be called as the function, and it makes cases."""
 
     template: Case
-    """A case without inputs, parameters, mode, and mesh."""
+    """A case without parameters, mode, and mesh. Its inputs count only if `args` is `...`."""
     args: Any
     params: Mapping[str, tuple[Any, ...]]
     mode: str = FORWARD
@@ -256,7 +256,8 @@ class Benchmark:
 
     def _case(self, params: dict[str, Any]) -> Case:
         case_id = replace(self.template.id, params=tuple((k, param_value(v)) for k, v in params.items()))
-        case = replace(self.template, inputs=functools.partial(_inputs, self.args, params), id=case_id)
+        inputs = self.template.inputs if self.args is ... else functools.partial(_inputs, self.args, params)
+        case = replace(self.template, inputs=inputs, id=case_id)
         return case.with_mode(self.mode).with_mesh(self.mesh)
 
 

@@ -18,7 +18,7 @@ from flax import nnx
 
 from benchax.case import Case, make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.functions import argument_name, converted, find_batch, make_pure, plain, side_by_side
+from benchax.experiments.functions import argument_name, converted, find_batch, make_pure, plain
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -46,25 +46,6 @@ def test_what_was_compiled_cannot_be_opened() -> None:
 
     with pytest.raises(NotAvailable, match="cannot be reached"):
         plain(make_case(compiled, ("f32[3]",)))
-
-
-def test_cases_with_the_same_inputs_stay_as_they_are() -> None:
-    case = make_case(jnp.sort, ("f32[3]",))
-
-    assert side_by_side(case, case) == (case, case)
-
-
-def test_two_cases_with_inputs_of_their_own_give_what_each_gives_alone_and_donate_their_own() -> None:
-    case = plain(make_case(jitted, ("f32[3]", "f32[3,4]"), {"axis": 1}))
-    other = Case(case.fn, partial(converted, case, 0, "bfloat16"), case.id, case.static, case.donate)
-
-    one, two = side_by_side(case, other)
-
-    assert one.inputs is two.inputs
-    for alone, beside in ((case, one), (other, two)):
-        assert call(beside).dtype == call(alone).dtype
-        np.testing.assert_array_equal(call(beside), call(alone))
-    assert (one.donate, two.donate) == ((0,), (3,))
 
 
 def test_converted_inputs_are_those_of_the_case_in_another_precision() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from comparisons_by_hand import compared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchax.case import make_case
+from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotMeasured
 from benchax.experiments import lab
-from benchax.experiments import lab as lab_module
-from benchax.experiments.functions import converted
 from benchax.experiments.lab import (
     LEAST_LEFT_S,
+    ChangedCase,
     Condition,
     Pair,
-    StudySide,
     WorkerLab,
     look_at_all,
     measure_errors,
-    pair_processes,
-    time_pairs,
     to_host,
 )
 from benchax.options import DEFAULTS, resolve
@@ -42,20 +38,30 @@ from benchax.progress import ProgressEvent
 def limits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What comparisons are given, in place of making them; 10 s after the lab was made."""
     given: list[Any] = []
-    monkeypatch.setattr(lab_module, "monotonic", lambda: 10.0)
-    monkeypatch.setattr(lab_module, "time_pairs", lambda *words: given.append(words[2]) or {})
+
+    def compare_runs(runs: Any, effort: Any, report: Any, start: Any) -> Any:
+        given.append(effort)
+        return [[compared(1, 1.0)] for _ in runs]
+
+    monkeypatch.setattr(lab, "monotonic", lambda: 10.0)
+    monkeypatch.setattr(lab.session, "fresh_processes", lambda settings: nullcontext())
+    monkeypatch.setattr(lab.session, "compare_runs", compare_runs)
     return given
 
 
+CASE = make_case(abs, (1.0,))
+PAIR = Pair("half", "baseline", CASE, "half", CASE)
+
+
 def test_a_comparison_has_what_is_left_of_the_limit(limits: list[Any]) -> None:
-    WorkerLab(DEFAULTS, Effort(max_time_s=15.0), begun_s=0.0).time_pairs([])
-    WorkerLab(DEFAULTS, Effort(), begun_s=0.0).time_pairs([], (2,))
+    WorkerLab(DEFAULTS, Effort(max_time_s=15.0), begun_s=0.0).time_pairs([PAIR])
+    WorkerLab(DEFAULTS, Effort(), begun_s=0.0).time_pairs([PAIR], (2,))
 
     assert [effort.max_time_s for effort in limits] == [5.0, None]
 
 
 def test_where_no_comparison_begins_late_none_has_any_time_then(limits: list[Any]) -> None:
-    WorkerLab(DEFAULTS, Effort(max_time_s=5.0), begun_s=0.0, begins_late=False).time_pairs([])
+    WorkerLab(DEFAULTS, Effort(max_time_s=5.0), begun_s=0.0, begins_late=False).time_pairs([PAIR])
 
     assert [effort.max_time_s for effort in limits] == [0.0]
 
@@ -63,13 +69,13 @@ def test_where_no_comparison_begins_late_none_has_any_time_then(limits: list[Any
 def test_what_has_begun_ends_and_what_would_be_another_one_is_refused(limits: list[Any]) -> None:
     late = WorkerLab(DEFAULTS, Effort(max_time_s=5.0), begun_s=0.0)
 
-    late.time_pairs([])
+    late.time_pairs([PAIR])
 
     assert [effort.max_time_s for effort in limits] == [LEAST_LEFT_S]
     with pytest.raises(NotMeasured, match="the 5 s were used up"):
-        late.time_pairs([], (2, 3))
+        late.time_pairs([PAIR], (2, 3))
     with pytest.raises(NotMeasured, match="the 5 s were used up"):
-        late.time_processes(make_case(abs, (1.0,)), ({}, {}))  # type: ignore[arg-type]
+        late.time_processes(CASE, ({}, {}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("limit_s", "left_s"), [(15.0, 5.0), (None, None)])
@@ -83,23 +89,8 @@ def test_who_waits_is_told_what_is_left_of_the_limit_and_nothing_where_there_is_
     assert told == [ProgressEvent("check of donate", left_s=left_s, is_most=True)]
 
 
-# ---- Pairs of cases as paired runs; what cannot be laid beside the other is a failure of its own ----
-
-
-def test_inputs_that_cannot_be_laid_beside_others_are_a_failure_and_no_exception() -> None:
-    compiled = jax.jit(lambda x: x).lower(jnp.ones(3)).compile()
-    case = make_case(compiled, ("f32[3]",), name="built")
-    other = replace(case, inputs=partial(converted, case, 0, "bfloat16"))
-
-    found = time_pairs([Pair("bf16", "baseline", case, "bf16", other)], resolve(), Effort(), lambda text: None)
-
-    assert found["bf16"].failure is not None
-    assert "cannot be reached" in found["bf16"].why
-    assert found["bf16"].ratio is None
-
-
 def test_nothing_to_compare_starts_nothing() -> None:
-    assert time_pairs([], resolve(), Effort(), lambda text: None) == {}
+    assert WorkerLab(DEFAULTS).time_pairs([]) == {}
 
 
 # ---- Pairs of processes that are born under different conditions. Real processes; nothing is timed ----
@@ -125,7 +116,7 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
                 ((number, _),) = listing.cases.values()
                 partner.ask(Service.prepare, number)
                 outputs.append(partner.ask(Service.outputs, None)[0].tobytes())
-        return []
+        return [compared(1, 1.0)]
 
     outputs: list[bytes] = []
     case = make_case(scaled, ("f32[4]", 2), {"shift": "f32[4]"}, static=("power",), name="é scaled")
@@ -133,7 +124,7 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
     conditions = Condition("one", {SETTING: False}), Condition("other", {SETTING: True}, {"XLA_FLAGS": flag})
 
     monkeypatch.setattr(lab, "compare_launches", look)
-    pair_processes(case, conditions, 7, None, lambda text: None)
+    WorkerLab(resolve({"seed": 7})).time_processes(case, conditions)
 
     one, other = (listing.environment for listing in seen)
     assert [list(listing.cases) for listing in seen] == [[case.id], [case.id]]
@@ -153,17 +144,17 @@ def noisy(x: Any) -> Any:
     return x + jax.random.normal(KEY, x.shape, x.dtype)
 
 
-def looked_at(*sides: StudySide) -> Any:
-    return look_at_all((sides, 0, ""), lambda text: None)
+def looked_at(**cases: Case) -> Any:
+    return look_at_all(({name: ChangedCase(case) for name, case in cases.items()}, 0, ""), lambda text, **facts: None)
 
 
 def test_of_random_numbers_that_float64_has_others_of_the_baseline_is_the_reference() -> None:
     case = make_case(noisy, (jnp.ones(100),))
     same = make_case(lambda x: noisy(x) + 1e-3, (jnp.ones(100),))
 
-    found = looked_at(StudySide("as it is", case), StudySide("same", same))
+    found = looked_at(baseline=case, same=same)
 
-    (absent,) = [one for one in found.seen["as it is"].absent if one.what == "errors"]
+    (absent,) = [one for one in found.seen["baseline"].absent if one.what == "errors"]
     assert absent.why == "in float64 it draws different random numbers"
     assert found.seen["same"].errors.reference == "baseline"
     assert found.seen["same"].errors.max_rel < 0.01
@@ -173,7 +164,7 @@ def test_a_side_that_draws_other_numbers_is_compared_with_nothing() -> None:
     case = make_case(noisy, (jnp.ones(100),))
     half = make_case(lambda x: noisy(x.astype(jnp.bfloat16)).astype(x.dtype), (jnp.ones(100),))
 
-    found = looked_at(StudySide("as it is", case), StudySide("half", half))
+    found = looked_at(baseline=case, half=half)
 
     (absent,) = [one for one in found.seen["half"].absent if one.what == "errors"]
     assert absent.why == "it draws different random numbers than its baseline"
@@ -185,16 +176,16 @@ def test_a_side_that_draws_other_numbers_leaves_the_others_their_reference() -> 
 
     case, half = (make_case(lambda x, t=t: draw(x, t), (jnp.ones(100),)) for t in (jnp.float32, jnp.bfloat16))
 
-    found = looked_at(StudySide("as it is", case), StudySide("half", half), StudySide("same", case))
+    found = looked_at(baseline=case, half=half, same=case)
 
     assert found.seen["half"].errors is None
     assert found.seen["same"].errors.reference == "float64"
 
 
 def test_what_draws_nothing_is_compared_with_a_run_in_float64() -> None:
-    found = looked_at(StudySide("as it is", make_case(jnp.sin, (jnp.ones(100),))))
+    found = looked_at(baseline=make_case(jnp.sin, (jnp.ones(100),)))
 
-    assert found.seen["as it is"].errors.reference == "float64"
+    assert found.seen["baseline"].errors.reference == "float64"
 
 
 # ---- Errors of outputs against a reference: what is counted, and that no number is made up ----

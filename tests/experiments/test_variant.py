@@ -23,7 +23,7 @@ from benchax.experiments import experiment
 from benchax.experiments.experiment import choose_variants, run_experiment, time_limit
 from benchax.experiments.functions import arguments
 from benchax.experiments.lab import Observation
-from benchax.experiments.variant import Asked, CommonAxis, Variant, add_comparison, refused_row, seen_row, wrongness
+from benchax.experiments.variant import Asked, CommonAxis, Variant, add_comparison, seen_row, wrongness
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow
@@ -280,15 +280,15 @@ def test_a_result_that_differs_and_has_no_errors_to_be_judged_by_is_wrong() -> N
     [(2.0, "saves 10.0 µs (9.80 – 10.2 µs)"), (0.5, "costs 5.00 µs (4.95 – 5.05 µs)"), (1.0, "makes no difference")],
 )
 def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expected) -> None:
-    found = experiment.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
+    without = replace(row(3 * MIB), comparison=by_hand(1, ratio))
+
+    found = experiment.contribution("donate", row(1 * MIB), without)
 
     assert found.sentence == f"{expected}; saves 2.00 MiB"
     assert found.saved_bytes == 2 * MIB
 
 
 def test_a_contribution_that_was_not_measured_has_no_number() -> None:
-    failed = refused_row("all but f16", "", "not_available", "the others cannot be on without it")
-
-    found = experiment.contribution("f16", None, row(1 * MIB), failed)
+    found = experiment.contribution("f16", row(1 * MIB), None)
 
     assert (found.saved_s, found.saved_bytes, found.sentence) == (None, None, "the others cannot be on without it")

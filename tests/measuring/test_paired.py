@@ -131,6 +131,21 @@ def test_each_round_of_each_block_has_wall_and_processor_time_of_each_side(monke
     assert document.noise.load_1m is not None
 
 
+def test_a_side_with_inputs_of_its_own_gets_them_in_each_block() -> None:
+    """By name, too: without positional arguments, Python has one empty tuple for all calls."""
+    seen: dict[str, set[str]] = {"float32": set(), "bfloat16": set()}
+
+    def side(dtype: str) -> Side:
+        x = jnp.ones(8, dtype)
+        case = make_case(lambda *, x: seen[dtype].add(str(x.dtype)) or x + 1, (), {"x": x}, jit=False)
+        return Side(dtype, case, has_own_inputs=True)
+
+    document = taken(side("float32"), side("bfloat16"), blocks=2)
+
+    assert document.failure is None
+    assert seen == {"float32": {"float32"}, "bfloat16": {"bfloat16"}}
+
+
 def test_beside_the_rounds_each_side_is_called_in_a_row() -> None:
     calls: list[str] = []
 

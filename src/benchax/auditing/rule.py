@@ -32,7 +32,7 @@ from benchax.auditing.evidence import refuse_failed as refuse_failed
 from benchax.auditing.syntax import Place, where_of
 from benchax.case import Case, make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.lab import Observation, StudySide, WorkerLab
+from benchax.experiments.lab import ChangedCase, Observation, WorkerLab
 from benchax.experiments.variant import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
@@ -328,12 +328,12 @@ def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observati
     options = resolve(
         {"store": "off", "memory": False, "seed": e.seed, "timeout_s": e.timeout_s}, project=e.case.folder
     )
-    sides = [StudySide("as it is", e.plain_case), StudySide(name, variant)]
+    sides = {"as it is": ChangedCase(e.plain_case), name: ChangedCase(variant)}
     found = WorkerLab(options).study(sides)
     for side in sides:
-        if side.name not in found.seen:
-            failure = found.failures.get(side.name) or found.failures.get("as it is")
-            raise NotMeasured(f"{side.name} fails: {failure.message if failure else 'no answer'}")
+        if side not in found.seen:
+            failure = found.failures.get(side) or found.failures.get("as it is")
+            raise NotMeasured(f"{side} fails: {failure.message if failure else 'no answer'}")
     return found.seen["as it is"], found.seen[name]
 
 

@@ -24,27 +24,15 @@ from benchax.comparing.break_even import of_comparison
 from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments.functions import BATCH, make_pure
-from benchax.experiments.lab import BASELINE, Pair, Study, StudySide, WorkerLab, time_pairs
-from benchax.experiments.variant import (
-    ChangedCase,
-    Variant,
-    VariantWay,
-    compare_ways,
-    failed_row,
-    judge,
-    memory_change,
-    prepare_ways,
-    refused_row,
-    saved_s,
-    seen_row,
-)
+from benchax.experiments.lab import BASELINE, ChangedCase, Pair, WorkerLab
+from benchax.experiments.variant import Variant, compare_ways, judge, memory_change, prepare_ways, saved_s
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.grouping import group_by
 from benchax.inspecting.inspect import inspect_case
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import with_settings
-from benchax.model import CaseId, Comparison, Estimate, Measurement, Options, Remark
+from benchax.model import CaseId, Comparison, Estimate, Measurement, Options, Remark, Severity
 from benchax.options import resolve, split_names
 from benchax.progress import Listener, Progress, show_progress
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
@@ -148,10 +136,10 @@ def run_experiment(
     variants, was_asked = choose_variants(names)
     given = dict(given or {})
     batch = str(given.pop(BATCH, ""))
-    if batch and not any(variant.cuts_batch for variant in variants.values()):
-        able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
+    able = [name for name, variant in VARIANTS.items() if variant.cuts_batch]
+    if batch and variants.keys().isdisjoint(able):
         what = f"batch={batch!r} is given, and no variant that is tried splits a batch"
-        raise UsageError(what, f"one of: {able}")
+        raise UsageError(what, f"one of: {', '.join(able)}")
     for unknown in set(given) - set(variants):
         raise UsageError(f"a value is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     case, about_wrapper = _open_wrapper(case, lab.options.seed)
@@ -159,13 +147,13 @@ def run_experiment(
     # A variant that can do both measures by itself, and changes the case when combined (`_apply_all`).
     plans, unplanned = prepare_ways(
         {
-            name: VariantWay(v.title, partial(v.plan, case, given.get(name), seed, batch))
+            name: (v.title, partial(v.plan, case, given.get(name), seed, batch))
             for name, v in variants.items()
             if v.measures
         }
     )
     ways = {
-        name: VariantWay(v.title, partial(v.change, case, given.get(name), seed))
+        name: (v.title, partial(v.change, case, given.get(name), seed))
         for name, v in variants.items()
         if not v.measures
     }
@@ -246,7 +234,7 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, VariantRow]) 
 # The combination has the variants whose row has no failure, and only the fastest of each family. It also has variants
 # that only apply once others are on (accumulating in float32, after bf16). They are applied in the order of `VARIANTS`.
 
-ALL = "all"
+ALL, ALL_BUT = "all", "all but "
 
 
 def add_combination(
@@ -262,10 +250,14 @@ def add_combination(
     seed = lab.options.seed
     candidates = _choose_candidates(found, variants)
     one, on, why = _apply_all(case, candidates, given, seed)
-    remarks = (*found.remarks, *why)
+    found = replace(found, remarks=(*found.remarks, *why))
+
+    def end(code: str, severity: Severity, text: str) -> Experiment:
+        return replace(found, remarks=(*found.remarks, Remark(code, severity, text)))
+
     if len(on) < 2:
         text = "there is no combination: " + (f"only {on[0]} can be on" if on else "no variant can be on")
-        return replace(found, remarks=(*remarks, Remark("no-combination", "info", text)))
+        return end("no-combination", "info", text)
     less: dict[str, ChangedCase] = {}
     for name in on if is_ablation else ():
         # Apply the others again: a variant that depends on the omitted one, such as float32 sums after bf16, goes with
@@ -273,20 +265,19 @@ def add_combination(
         others = [each for each in candidates if each.name in on and each.name != name]
         changed, still_on, _ = _apply_all(case, others, given, seed)
         if still_on:
-            less[name] = changed
-    sides = [each.as_side(f"all but {name}") for name, each in less.items()]
-    looked = lab.study([StudySide(BASELINE, case), one.as_side(ALL), *sides])
+            less[ALL_BUT + name] = replace(changed, settings={**one.settings, **changed.settings})
+    sides = {ALL: replace(one, title=" + ".join(on)), **less}
+    looked = lab.study({BASELINE: ChangedCase(case), **sides})
     if BASELINE not in looked.seen:
-        text = f"there is no combination: {looked.failures[BASELINE].message}"
-        return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    row = judge(case, {ALL: replace(one, title=" + ".join(on))}, looked, found.baseline, lab)[ALL]
-    found = replace(found, rows=(*found.rows, row), remarks=remarks)
+        return end("no-combination", "warning", f"there is no combination: {looked.failures[BASELINE].message}")
+    row = judge(case, {ALL: sides[ALL]}, looked, found.baseline, lab)[ALL]
+    found = replace(found, rows=(*found.rows, row))
     if not is_ablation:
         return found
     if row.status != "ok":
-        text = f"there is no ablation: all together, {row.reason}"
-        return replace(found, remarks=(*remarks, Remark("no-ablation", "warning", text)))
-    return replace(found, ablation=_contributions(on, one, less, row, looked, lab))
+        return end("no-ablation", "warning", f"there is no ablation: all together, {row.reason}")
+    without = judge(one.case, less, looked, row, lab)
+    return replace(found, ablation=tuple(contribution(name, row, without.get(ALL_BUT + name)) for name in on))
 
 
 def _choose_candidates(found: Experiment, variants: Mapping[str, Variant]) -> list[Variant]:
@@ -340,46 +331,23 @@ def _apply_all(
     return whole, on, tuple(notes)
 
 
-def _contributions(
-    on: Sequence[str],
-    everything: ChangedCase,
-    less: Mapping[str, ChangedCase],
-    row: VariantRow,
-    looked: Study,
-    lab: WorkerLab,
-) -> tuple[Contribution, ...]:
-    rows: dict[str, VariantRow] = {}
-    pairs: list[Pair] = []
-    for name in on:
-        label = f"all but {name}"
-        if label in looked.failures:
-            rows[name] = failed_row(label, "", looked.failures[label])
-        elif name not in less:
-            why = "the others cannot be on without it"
-            rows[name] = refused_row(label, "", "not_available", why)
-        elif looked.seen[ALL].is_same_program(looked.seen[label]):
-            same = seen_row(label, "", looked.seen[label])
-            rows[name] = replace(same, sentence="does nothing here: the program is the same without it")
-        else:
-            rows[name] = seen_row(label, "", looked.seen[label])
-            settings = {**everything.settings, **less[name].settings}
-            pairs.append(Pair(name, ALL, everything.case, label, less[name].case, settings))
-    comparisons = lab.time_pairs(pairs)
-    return tuple(contribution(name, comparisons.get(name), row, rows[name]) for name in on)
+def contribution(name: str, everything: VariantRow, without: VariantRow | None) -> Contribution:
+    """Returns the loss without one variant.
 
-
-def contribution(name: str, comparison: Comparison | None, everything: VariantRow, without: VariantRow) -> Contribution:
-    """Returns the loss without one variant. `comparison`: the others against all."""
-    both = None not in (everything.peak_bytes, without.peak_bytes)
-    saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
-    memory = memory_change(everything.peak_bytes, without.peak_bytes)
-    if comparison is None or comparison.estimate is None:
-        why = comparison.why if comparison else without.reason or without.sentence
-        text = "; ".join(filter(None, (memory, why)))
-        return Contribution(name, comparison, None, saved_bytes=saved_bytes, sentence=text)
-    saved = comparison.estimate.map(lambda ratio: -saved_s(comparison, ratio))
-    text = "; ".join(filter(None, (_describe_time(comparison, saved), memory)))
-    return Contribution(name, comparison, saved.value, saved.low, saved.high, saved_bytes, text)
+    Args:
+        without: all but this one, compared with all of them; None: the others cannot be on without it.
+    """
+    if without is None:
+        return Contribution(name, None, None, sentence="the others cannot be on without it")
+    before, now, c = everything.peak_bytes, without.peak_bytes, without.comparison
+    saved_bytes = None if before is None or now is None else now - before
+    memory = memory_change(before, now)
+    if c is None or c.estimate is None:
+        text = "; ".join(filter(None, (memory, c.why if c else without.sentence)))
+        return Contribution(name, c, None, saved_bytes=saved_bytes, sentence=text)
+    saved = c.estimate.map(lambda ratio: -saved_s(c, ratio))
+    text = "; ".join(filter(None, (_describe_time(c, saved), memory)))
+    return Contribution(name, c, saved.value, saved.low, saved.high, saved_bytes, text)
 
 
 def _describe_time(c: Comparison, saved: Estimate) -> str:
@@ -436,7 +404,7 @@ def compare_eager(
     """
     found: dict[str, Comparison] = {}
     for common, group in group_by(pairs, options.__getitem__).items():
-        found |= time_pairs([pairs[id] for id in group], common, Effort(looks=(2, 3)), report)
+        found |= WorkerLab(common, Effort(looks=(2, 3)), report).time_pairs([pairs[id] for id in group])
     compared = {id: found[id.label] for id in pairs}
     programs = describe_programs([pair.other for pair in pairs.values()])
     return compared, [*describe_break_evens(rows, compared), *programs]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
 from types import MethodType
 from typing import Any, Literal
@@ -18,8 +18,10 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable, UsageError
+from benchax.grouping import group_by
 from benchax.inspecting.inspect import abstract_inputs
-from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
+from benchax.keywords import positional_names
+from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.prepare import prepare
 from benchax.measuring.program import unwrapped
 from benchax.measuring.state import CallOutcome, holds_objects, is_ref, is_stateful, take_apart, without_objects
@@ -29,7 +31,6 @@ Arguments = tuple[int | str, ...]
 """Positions and names of arguments."""
 CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """(args, kwargs) of one call."""
-InputsOf = Callable[[], CallArguments]
 
 
 def plain(case: Case, seed: int = 0) -> Case:
@@ -140,68 +141,11 @@ def dynamic_arguments(inputs: Inputs) -> dict[int | str, Any]:
     return {key: value for key, value in every_argument(inputs).items() if key not in inputs.static}
 
 
-@dataclass(frozen=True, eq=False)
-class ByPosition:
-    """A function whose arguments all come by position, among those of others, as `vmap` and paired runs want them."""
-
-    fn: Callable[..., Any]
-    keys: tuple[int | str, ...]
-    """What its own arguments are for `fn`: their positions and names."""
-    start: int = 0
-    """Where its own arguments begin."""
-    fixed: tuple[tuple[int | str, Any], ...] = ()
-    """Arguments that are always the same."""
-
-    def __call__(self, *everything: Any) -> Any:
-        own = everything[self.start : self.start + len(self.keys)]
-        whole = {**dict(self.fixed), **dict(zip(self.keys, own, strict=True))}
-        args = [whole[i] for i in range(sum(isinstance(key, int) for key in whole))]
-        return self.fn(*args, **{key: value for key, value in whole.items() if isinstance(key, str)})
-
-
-def by_position(*factories: InputsOf) -> CallArguments:
-    """The arguments that these make, one behind the other, all by position."""
-    calls = [make() for make in factories]
-    return tuple(value for args, kwargs in calls for value in (*args, *kwargs.values())), {}
-
-
-def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
-    """Two cases that can be given the same arguments, as those of one paired run are: XLA drops what is not used.
-
-    Raises:
-        NotAvailable: they have different inputs, and the function under a jit cannot be reached.
-    """
-    if one.inputs is other.inputs:
-        return one, other
-    # Don't convert one set of inputs inside: that would time the conversion.
-    one, other = plain(one, seed), plain(other, seed)
-    both = partial(by_position, one.inputs, other.inputs)
-    first, second = make_inputs(one, seed), make_inputs(other, seed)
-    start = len(every_argument(first))
-    static = positions_among(one, first, one.static, 0) + positions_among(other, second, other.static, start)
-    return _part(one, first, 0, both, static), _part(other, second, start, both, static)
-
-
-def _part(case: Case, inputs: Inputs, start: int, both: InputsOf, static: Positions) -> Case:
-    fn = ByPosition(case.fn, tuple(every_argument(inputs)), start)
-    return replace(case, fn=fn, inputs=both, static=static, donate=positions_among(case, inputs, case.donate, start))
-
-
-def positions_among(case: Case, inputs: Inputs, arguments: Positions, start: int) -> tuple[int, ...]:
-    """Arguments that may be named, as positions among all; those of the case begin at `start`."""
-    found = static_arguments(replace(case, static=arguments), inputs.args, inputs.kwargs)
-    places = {key: start + place for place, key in enumerate(every_argument(inputs))}
-    return tuple(dict.fromkeys(places[argument] for argument in found if argument in places))
-
-
 def argument_name(fn: Callable[..., Any], argument: int | str) -> str:
     """As its author calls it; else its position."""
     if isinstance(argument, str):
         return argument
-    try:
-        names = list(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):  # builtins have none
-        names = []
+    names = positional_names(fn)
     return names[argument] if argument < len(names) else f"argument {argument}"
 
 
@@ -299,54 +243,45 @@ def _read(case: Case, inputs: Inputs, given: str, rows: Mapping[int | str, int])
 def _guess(case: Case, inputs: Inputs, rows: Mapping[int | str, int]) -> tuple[Arguments, Basis]:
     if not rows:
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
-    before = _output_shapes(case, inputs, ())
-    after = {chosen: _output_shapes(case, inputs, chosen) for chosen in _choices(rows)} if before is not None else {}
-    # Choose the fewest arguments that make the outputs grow: x of x @ w, although w can have as many rows. For a loss,
-    # choose the most: x and y.
-    if grown := [chosen for chosen, shapes in after.items() if _grows(before, shapes)]:
-        return grown[0], "outputs"
-    if kept := [chosen for chosen, shapes in after.items() if shapes == before]:
+    groups = group_by(rows, rows.__getitem__).values()
+    # Fewest first, because the first choice that makes the outputs grow is taken: x of x @ w, although w can have as
+    # many rows.
+    choices = sorted(
+        (
+            chosen
+            for group in groups
+            for together in range(1, len(group) + 1)
+            if together in (1, len(group)) or len(group) <= MOST_TOGETHER
+            for chosen in combinations(group, together)
+        ),
+        key=len,
+    )
+    before, kept = _output_shapes(case, inputs, ()), list[Arguments]()
+    for chosen in choices if before else ():
+        after = _output_shapes(case, inputs, chosen)
+        if after == before:
+            kept.append(chosen)
+        # Others stay as they were, such as a loss or a state.
+        elif after and all(b == a or (a and b == (2 * a[0], *a[1:])) for a, b in zip(before, after, strict=True)):
+            return chosen, "outputs"
+    if kept:  # for a loss, the most: x and y
         return max(kept, key=lambda chosen: (len(chosen), list(rows).index(chosen[-1]))), "loss"
     last = list(rows.values())[-1]
     return tuple(key for key, count in rows.items() if count == last), "last"
 
 
-def _choices(rows: Mapping[int | str, int]) -> Iterator[Arguments]:
-    """Arguments with as many rows, first each by itself."""
-    groups = [[key for key in rows if rows[key] == count] for count in dict.fromkeys(rows.values())]
-    for together in range(1, max(map(len, groups)) + 1):
-        for group in groups:
-            if together in (1, len(group)) or len(group) <= MOST_TOGETHER:
-                # Fewest first, since the first choice that makes the outputs grow is taken.
-                yield from combinations(group, together)
+def _output_shapes(case: Case, inputs: Inputs, doubled: Arguments) -> list[tuple[int, ...]]:
+    """Returns the shapes of the outputs, where these arguments have twice the rows; none if it does not trace so."""
 
+    def shape(key: int | str, leaf: Any) -> jax.ShapeDtypeStruct:
+        rows = (2 * leaf.shape[0], *leaf.shape[1:]) if key in doubled else leaf.shape
+        return jax.ShapeDtypeStruct(rows, leaf.dtype)
 
-Shapes = Sequence[tuple[int, ...]]
-
-
-def _grows(before: Shapes | None, after: Shapes | None) -> bool:
-    """Some outputs have twice the rows, and the others are as they were, such as a loss or a state."""
-    if before is None or after is None:
-        return False
-    pairs = list(zip(before, after, strict=True))
-    return any(a != b for a, b in pairs) and all(a == b or (a and b == (2 * a[0], *a[1:])) for a, b in pairs)
-
-
-def _output_shapes(case: Case, inputs: Inputs, doubled: Arguments) -> Shapes | None:
-    """Returns the shapes of the outputs, where these arguments have twice the rows; None: it does not trace so."""
-    call, arrays = as_function_of_arrays(case.fn, inputs.args, inputs.kwargs)
-    everything = every_argument(inputs)
-    # As `as_function_of_arrays` lists them: by position, then by name in the order of a dict's leaves.
-    keys = [*range(len(inputs.args)), *sorted(inputs.kwargs)]
-    owners = [key for key in keys for _ in jax.tree.leaves(hide_all(everything[key]))]
-    shapes = [
-        jax.ShapeDtypeStruct((2 * a.shape[0], *a.shape[1:]) if owner in doubled else a.shape, a.dtype)
-        for owner, a in zip(owners, arrays, strict=True)
-    ]
+    call, shapes = as_function_of_arrays(case.fn, *change_arrays(inputs, shape))
     try:
         return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(call, *shapes))]
     except Exception:  # harmless: the shapes do not fit, so it is another argument that holds the batch
-        return None
+        return []
 
 
 # ---- steps under `equinox.filter_jit` and `flax.nnx.jit` -----------------------------------------------------------

@@ -7,39 +7,28 @@ one with results made by hand. How what was measured is judged says `variant.py`
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from time import monotonic, perf_counter_ns
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
-from benchax.case import Benchmark, Case
+from benchax.case import FORWARD, Benchmark, Case
 from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.experiments.functions import (
-    ByPosition,
-    by_position,
-    change_arrays,
-    converted,
-    every_argument,
-    is_float,
-    plain,
-    positions_among,
-    side_by_side,
-)
+from benchax.experiments.functions import change_arrays, converted, is_float, plain
+from benchax.grouping import group_by
 from benchax.json_values import Json
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
@@ -48,6 +37,7 @@ from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
 from benchax.measuring.prepare import BuiltProgram, Prepared, prepare
 from benchax.measuring.state import is_key
+from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
 from benchax.numerics import as_doubles, compare, tolerance
 from benchax.options import with_options
@@ -58,7 +48,7 @@ from benchax.program.compiled import cost, memory_plan
 from benchax.program.hlo import digest, elides_constants
 from benchax.program.jaxpr import every_equation
 from benchax.progress import Listener, ProgressEvent, quiet
-from benchax.results.experiment import Errors
+from benchax.results.experiment import Errors, Facts
 from benchax.watching.watch import watch
 from benchax.workers import pickling
 from benchax.workers.executors import Isolated
@@ -81,6 +71,30 @@ class Condition:
 USUAL = Condition("as usual")
 LEAST_LEFT_S = 1e-3
 """A measurement that has begun takes its first group of processes even with this little time left."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cases whose run times are compared: `other` against `one`."""
+
+    name: str
+    one_label: str
+    one: Case
+    other_label: str
+    other: Case
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def as_run(self, options: Options) -> PairedRun:
+        """To be run side by side."""
+        # XLA drops inputs that are not used, so sides with inputs of their own can share a process.
+        has_own_inputs = self.other.inputs is not self.one.inputs
+        sides = (
+            Side(self.one_label, self.one),
+            Side(self.other_label, self.other, has_own_inputs=has_own_inputs),
+        )
+        # Its name contains the variant, which progress shows.
+        case_id = replace(self.one.id, variant=self.name)
+        return PairedRun(case_id, sides, (Version(self.one_label), Version(self.other_label)), options)
 
 
 class Failed(Exception):
@@ -110,7 +124,7 @@ class WorkerLab:
         """Receives the progress in words."""
         self.report(ProgressEvent(text, left_s=self._left_s, is_most=True))
 
-    def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
+    def study(self, sides: Mapping[str, ChangedCase], condition: Condition | None = None) -> Study:
         """Builds and runs every side once, in a worker; the first is the baseline.
 
         Args:
@@ -119,14 +133,16 @@ class WorkerLab:
         if self.has_studied:
             self._refuse_late()
         self.has_studied = True
-        left, failures, no_reference = list(sides), dict[str, Failure](), ""
+        # Facts are found here, and may hold what cannot travel.
+        left = {name: replace(side, facts=always()) for name, side in sides.items()}
+        first, failures, no_reference = next(iter(left)), dict[str, Failure](), ""
         with _pool_under(condition) as pool:
-            while sides[0] in left:
+            while first in left:
                 found = pool.call(
                     look_at_all,
-                    (tuple(left), self.options.seed, no_reference),
+                    (left, self.options.seed, no_reference),
                     limits_of(self.options),
-                    name=f"the look at {left[0].case.id.label!r}",
+                    name=f"the look at {left[first].case.id.label!r}",
                     on_message=lambda message: self.tell(message["stage"]),
                 )
                 if not isinstance(found, Failure):
@@ -136,9 +152,9 @@ class WorkerLab:
                     no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
                     continue
                 # If a worker dies outside of any look, as at its start, blame the baseline. That ends the loop.
-                guilty = next((side for side in left if found.stage == f"check of {side.name}"), sides[0])
-                failures[guilty.name] = found
-                left.remove(guilty)
+                guilty = next((name for name in left if found.stage == f"check of {name}"), first)
+                failures[guilty] = found
+                del left[guilty]
         return Study({}, failures)
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
@@ -149,9 +165,17 @@ class WorkerLab:
         """
         if looks is not None:  # of a variant that measures by itself, for which another limit would begin
             self._refuse_late()
-        left_s = 0.0 if self._left_s == LEAST_LEFT_S and not self.begins_late else self._left_s
-        effort = replace(self.effort, looks=looks or self.effort.looks, max_time_s=left_s)
-        return time_pairs(pairs, self.options, effort, self.report)
+        found: dict[str, Comparison] = {}
+        # JAX settings apply to a whole process, which all pairs of a session share.
+        for settings, group in group_by(pairs, lambda pair: tuple(sorted(pair.settings.items()))).items():
+            left_s = 0.0 if self._left_s == LEAST_LEFT_S and not self.begins_late else self._left_s
+            effort = replace(self.effort, looks=looks or self.effort.looks, max_time_s=left_s)
+            with session.fresh_processes(dict(settings)) as start:
+                runs = [pair.as_run(self.options) for pair in group]
+                settled = session.compare_runs(runs, effort, self.report, start)
+            for pair, comparisons in zip(group, settled, strict=True):
+                found[pair.name] = next(c for c in comparisons if c.metric == "run")
+        return found
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
         """How many programs a jitted function needs for a list of calls, for each way to make them, in a worker. The
@@ -161,9 +185,17 @@ class WorkerLab:
         return self.call_alone(count_all, argument, name=name, condition=None)
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
-        """The comparison of run times under two conditions that a process is born with, in pairs of new processes."""
+        """The comparison of run times under two conditions that a process is born with, in pairs of new processes.
+
+        Raises:
+            whatever pickling raises for a case that cannot travel.
+        """
         self._refuse_late()
-        found = pair_processes(case, conditions, self.options.seed, self._left_s, self.report)
+        options = with_options(case.options, {"seed": self.options.seed})
+        content = pickling.dumps(Benchmark(replace(case, options=options, mode=FORWARD), ..., {}))
+        with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
+            one, other = (_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions))
+            found = compare_launches((one, other), Selection((FILE,)), self._left_s, self.report)
         return next(c for c in found if c.metric == "run")
 
     def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:
@@ -216,58 +248,12 @@ def _pool_under(condition: Condition | None) -> AbstractContextManager[Pool]:
     return nullcontext(shared_pool()) if condition is None else spawned_pool(condition.environ, condition.settings)
 
 
-# ---- run times of pairs, compared as `benchax.compare` does it: one session for all that share settings -------------
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A pair; the comparison is of `other` against `one`."""
-
-    name: str
-    one_label: str
-    one: Case
-    other_label: str
-    other: Case
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-def time_pairs(pairs: Sequence[Pair], options: Options, effort: Effort, report: Listener) -> dict[str, Comparison]:
-    """The comparison of run times of each pair, by its name."""
-    found: dict[str, Comparison] = {}
-    paired_runs: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
-    for pair in pairs:
-        # Its name contains the variant, which progress shows.
-        case_id = replace(pair.one.id, variant=pair.name)
-        versions = Version(pair.one_label), Version(pair.other_label)
-        try:
-            with with_settings(pair.settings):
-                one, other = side_by_side(pair.one, pair.other, options.seed)
-        except Exception as error:  # its inputs cannot be laid beside the others: a row says so
-            failure = diagnose(error, "preparing")
-            problem = error.problem if isinstance(error, BenchaxError) else failure.message
-            found[pair.name] = Comparison(case_id, "run", *versions, "unclear", problem, failure=failure)
-        else:
-            sides = Side(pair.one_label, one), Side(pair.other_label, other)
-            # JAX settings apply to a whole process, which all pairs of a session share.
-            group = paired_runs.setdefault(tuple(sorted(pair.settings.items())), {})
-            group[pair.name] = PairedRun(case_id, sides, versions, options)
-    begun = monotonic()
-    for settings, group in paired_runs.items():
-        limit_s = effort.max_time_s
-        left = effort if limit_s is None else replace(effort, max_time_s=limit_s - (monotonic() - begun))
-        with session.fresh_processes(dict(settings)) as start:
-            settled = session.compare_runs(list(group.values()), left, report, start)
-        for name, comparisons in zip(group, settled, strict=True):
-            found[name] = next(c for c in comparisons if c.metric == "run")
-    return found
-
-
 # ---- a case under two conditions that hold from the start of a process, in pairs of processes -----------------------
 #
 # Each condition gets a folder. It has the pickled case, and a benchmark file that sets the condition and revives the
 # case. So `paired_runs/process_pairs.py` finds one case by one name in both folders.
 
-FILE = "bench_revived.py"
+FILE, PICKLE = "bench_revived.py", "benchmark.pickle"
 _BENCH = """
 from pathlib import Path
 from benchax.experiments.lab import revive
@@ -275,58 +261,21 @@ benchmark = revive(Path(__file__).parent)
 """
 
 
-def pair_processes(
-    case: Case,
-    conditions: tuple[Condition, Condition],
-    seed: int,
-    max_time_s: float | None,
-    report: Listener,
-) -> list[Comparison]:
-    """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
-
-    Raises:
-        NotAvailable: the function under a jit cannot be reached.
-        whatever pickling raises for a case that cannot travel.
-    """
-    content = pickling.dumps(_as_benchmark(case, seed))
-    with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
-        launches = [_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions)]
-        return compare_launches((launches[0], launches[1]), Selection((FILE,)), max_time_s, report)
-
-
-def _as_benchmark(case: Case, seed: int) -> Benchmark:
-    bare = plain(case, seed) if case.jit else case
-    inputs = make_inputs(bare, seed)
-    fn = ByPosition(bare.fn, tuple(every_argument(inputs))) if inputs.kwargs else bare.fn
-    static, donate = (positions_among(bare, inputs, which, 0) for which in (bare.static, bare.donate))
-    options = with_options(case.options, {"seed": seed})
-    template = Case(fn, bare.inputs, case.id, static, donate, bare.jit, options)
-    return Benchmark(template, lambda: by_position(bare.inputs)[0], {})
-
-
 def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
     folder.mkdir()
-    told = {
-        "environ": dict(condition.environ),
-        "settings": {**jax_settings(), **condition.settings},
-        "folder": str(Path.cwd()),
-        "paths": [path for path in sys.path if path],
-    }
-    (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
-    (folder / "benchmark.pickle").write_bytes(content)
+    settings = {**jax_settings(), **condition.settings}
+    (folder / PICKLE).write_bytes(pickling.dumps((dict(condition.environ), settings, str(Path.cwd()), content)))
     (folder / FILE).write_text(_BENCH, encoding="utf-8")
     return Launch(Version(condition.label), folder=folder)
 
 
 def revive(folder: Path) -> Benchmark:
     """In the process of a pair, before its backend starts: sets the condition, and gives the benchmark."""
-    told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    environ, settings, here, content = pickling.loads((folder / PICKLE).read_bytes())
     # This comes first: XLA reads its flags once, when the backend starts.
-    os.environ.update(told["environ"])
-    content = (folder / "benchmark.pickle").read_bytes()
-    os.chdir(told["folder"])  # where relative paths of the user's function start
-    sys.path += [path for path in told["paths"] if path not in sys.path]
-    apply_settings(told["settings"])
+    os.environ.update(environ)
+    os.chdir(here)  # where relative paths of the user's function start
+    apply_settings(settings)
     return pickling.loads(content)
 
 
@@ -414,17 +363,6 @@ _PRECISION = re.compile(r", operand_precision=\{[\w,]*\}")
 
 
 @dataclass(frozen=True)
-class StudySide:
-    """One side of the study: a case under settings of JAX."""
-
-    name: str
-    case: Case
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    rounds_to: str = ""
-    """The dtype in which it computes; empty: as the function does."""
-
-
-@dataclass(frozen=True)
 class Observation:
     """One side, as the worker that built it saw it. Plain data: it has come from another process."""
 
@@ -454,6 +392,32 @@ class Observation:
         return bool(self.digest) and (self.digest, self.signature) == (other.digest, other.signature)
 
 
+FactsOf: TypeAlias = Callable[[Observation, Observation, Comparison | None], Facts]
+
+
+def always(*facts: tuple[str, str]) -> FactsOf:
+    """The same facts, whatever is seen."""
+    return lambda before, now, comparison: facts
+
+
+@dataclass(frozen=True)
+class ChangedCase:
+    """A case to look at: the function as it is, or one that does the same in another way."""
+
+    case: Case
+    """With the inputs of the original (the same `inputs` object), or its own."""
+    tolerance: float | None = None
+    """Permitted relative error; None: the tolerance of the outputs' own dtype (`numerics.tolerance`)."""
+    facts: FactsOf = field(default_factory=always)
+    """Extra facts, given the baseline, this variant, and the comparison of their run times if there is one."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of JAX under which both sides run, as jax_enable_x64."""
+    rounds_to: str = ""
+    """The dtype in which it computes, if that is another one: its errors may be what rounding to it makes."""
+    title: str = ""
+    """Describes it in the row; empty until it is compared."""
+
+
 @dataclass(frozen=True)
 class Study:
     """The result of a study: for each side that was reached, either its observation or its failure."""
@@ -472,35 +436,40 @@ class Study:
 
 
 @task
-def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> Study:
+def look_at_all(argument: tuple[dict[str, ChangedCase], int, str], say: Say) -> Study:
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
-    seen, failures = dict[str, Observation](), dict[str, Failure]()
+    seen, failures, reference = dict[str, Observation](), dict[str, Failure](), None
     # `build_s` is the time of a real compilation, not of a hit in the persistent cache.
     with warnings.catch_warnings(), without_cache():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
-        reference = _Reference(no_reference)
-        if not no_reference:
-            say(REFERENCE)
-            reference.make(sides[0].case, seed)
-        for side in sides:
-            say(f"check of {side.name}")
+        for name, side in sides.items():
+            check = f"check of {name}"
+            say(check)
             try:
                 with with_settings(side.settings):
-                    seen[side.name] = look(side, seed, reference)
+                    prepared = prepare(side.case, seed)
+                    subject, draws = prepared.call_first().subject, random_draws(prepared.built)
+                    if reference is None:
+                        say(REFERENCE)
+                        reference = make_reference(side.case, seed, subject.outputs, draws, no_reference)
+                        say(check, again=True)
+                    seen[name] = look(side, prepared, subject, reference, draws)
             except (Exception, SystemExit) as error:
-                failures[side.name] = diagnose(error, "check")
-                # Without the baseline, there is nothing to compare the others with.
-                if side is sides[0]:
+                failures[name] = diagnose(error, "check")
+                if not seen:  # without the baseline, there is nothing to compare the others with
                     break
     return Study(seen, failures, Json(jax_facts()))
 
 
-def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
-    prepared = prepare(side.case, seed)
-    built, subject, hlo = prepared.built, prepared.call_first().subject, prepared.hlo
+def look(
+    side: ChangedCase, prepared: Prepared, subject: Subject, reference: Reference, draws: frozenset[int] | None
+) -> Observation:
+    built, hlo = prepared.built, prepared.hlo
     absent: list[Absent] = []
     counted = cost(built.compiled, hlo) if built.compiled else None
+    if counted is not None and counted.has_loops:
+        absent.append(Absent("flops", "XLA counts the body of a loop once"))
     # XLA's text abbreviates large constants as {...}, so programs with different values can have the same text.
     stablehlo = built.lowered.as_text() if built.lowered and elides_constants(hlo) else ""
     return Observation(
@@ -508,9 +477,9 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         build_s=sum(built.seconds.values()) if "compile" in built.seconds else None,
         digest=_digest(hlo, stablehlo),
         plan=memory_plan(built.compiled, hlo_text=hlo) if built.compiled else Memory(),
-        flops=counted.flops if counted else None,
+        flops=None if counted is None or counted.has_loops else counted.flops,
         outputs=signature((subject.outputs,), {}, ()),
-        errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs, random_draws(built))),
+        errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs, draws)),
         bound=max((tolerance(leaf.dtype) for leaf in leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: observed_bytes(subject)),
         absent=tuple(absent),
@@ -534,52 +503,52 @@ def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:
         return None
 
 
-class _Reference:
-    """The reference of outputs: the function's in float64, or the baseline's if `why` gives a reason."""
+@dataclass(frozen=True)
+class Reference:
+    """The expected outputs: from a run in float64, or the baseline's outputs if `why` gives a reason."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
-        self.expected: list[np.ndarray] | None = None
-        self.against: Literal["float64", "baseline"] = "float64"
-        self._draws: frozenset[int] | None = None
-        """The random bits that the reference draws."""
-        self._run: Callable[[str], list[np.ndarray]] | None = None
-        self._rounding: dict[str, float | None] = {}
-        self._is_unused = True
-
-    def make(self, case: Case, seed: int) -> None:
-        """Runs the function in float64."""
-        try:
-            run, self._draws = _float64_run(case, seed)
-            self.expected, self._run = run(""), run
-        except Exception as error:  # whatever the function has to say to float64; the rows say so
-            first = (str(error).splitlines() or [""])[0]
-            kind = "" if isinstance(error, BenchaxError) else f"{type(error).__name__}: "
-            self.why = f"the run in float64 failed ({kind}{first})"
+    expected: list[np.ndarray]
+    draws: frozenset[int] | None
+    """The random bits that it draws."""
+    run: Callable[[str], list[np.ndarray]] | None = None
+    """Gives its outputs with inputs that were rounded to a dtype first."""
+    why: str = ""
+    baseline: Any = None
+    """The outputs of the baseline, if they are the reference: they are not compared with themselves."""
 
     def rounding_error(self, dtype: str) -> float | None:
         """The largest relative error that rounding the inputs makes in float64; None where it cannot be had."""
-        if self._run is None or self.expected is None:
-            return None
-        if dtype not in self._rounding:
-            # The reference as arrays of one structure: the same function made both.
-            self._rounding[dtype] = measure_errors(self._run(dtype), self.expected, "float64").max_rel
-        return self._rounding[dtype]
+        # The reference as arrays of one structure: the same function made both.
+        return measure_errors(self.run(dtype), self.expected, "float64").max_rel if self.run else None
 
     def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
-        """The first call is about the baseline. Raises `NotMeasured` if there is nothing to compare with."""
-        # A function that cannot be traced, such as one with a Python loop over values, is compared all the same.
-        draws_others = None not in (draws, self._draws) and draws != self._draws
-        if self._is_unused and draws_others and self.expected is not None:
-            self.expected = self._run = None
-            self.why = "in float64 it draws different random numbers"
-        self._is_unused = False
-        if self.expected is None:
-            self.expected, self.against, self._draws = to_host(outputs), "baseline", draws
+        """Raises `NotMeasured` if there is nothing to compare with."""
+        if self.why and outputs is self.baseline:
             raise NotMeasured(self.why)
-        if draws_others:
+        if draw_others(draws, self.draws):
             raise NotMeasured("it draws different random numbers than its baseline")
-        return measure_errors(outputs, self.expected, self.against)
+        return measure_errors(outputs, self.expected, "baseline" if self.why else "float64")
+
+
+def make_reference(case: Case, seed: int, outputs: Any, draws: frozenset[int] | None, why: str) -> Reference:
+    """Runs the baseline in float64. If that fails, or makes other random numbers, its own outputs are the reference.
+
+    Args:
+        outputs, draws: of the baseline as it is.
+        why: do not run it, for this reason.
+    """
+    try:
+        if not why:
+            run, wide_draws = _float64_run(case, seed)
+            expected = run("")
+            if not draw_others(draws, wide_draws):
+                return Reference(expected, wide_draws, run)
+            why = "in float64 it draws different random numbers"
+    except Exception as error:  # whatever the function has to say to float64; the rows say so
+        first = (str(error).splitlines() or [""])[0]
+        kind = "" if isinstance(error, BenchaxError) else f"{type(error).__name__}: "
+        why = f"the run in float64 failed ({kind}{first})"
+    return Reference(to_host(outputs), draws, why=why, baseline=outputs)
 
 
 def random_draws(built: BuiltProgram) -> frozenset[int] | None:
@@ -589,6 +558,11 @@ def random_draws(built: BuiltProgram) -> frozenset[int] | None:
         return None
     drawn = (each for each in every_equation(built.traced.jaxpr) if each.primitive.name == "random_bits")
     return frozenset(each.params["bit_width"] for each in drawn)
+
+
+def draw_others(one: frozenset[int] | None, other: frozenset[int] | None) -> bool:
+    """A function that cannot be traced, such as one with a Python loop over values, is compared all the same."""
+    return None not in (one, other) and one != other
 
 
 def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray]], frozenset[int] | None]:
@@ -601,6 +575,7 @@ def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray
         wide = prepare(replace(fixed, inputs=partial(converted, fixed, seed, "float64")), seed)
         draws = random_draws(wide.built)
 
+    @cache  # several variants compute in one dtype
     def run(rounds_to: str) -> list[np.ndarray]:
         with with_settings({"jax_enable_x64": True}):
             args, kwargs = wide.inputs.args, wide.inputs.kwargs

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 
@@ -34,7 +34,7 @@ from benchax.case import Case
 from benchax.discovery import MODULE_PREFIX, literal, resolve_target
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.functions import Arguments, arguments, every_argument, find_arguments, plain
-from benchax.experiments.lab import BASELINE, Failed, Observation, Pair, Study, StudySide, WorkerLab
+from benchax.experiments.lab import ChangedCase, Failed, Observation, Pair, Study, WorkerLab
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.prepare import prepare
@@ -44,37 +44,6 @@ from benchax.units import number, percent, seconds, size
 
 Measure: TypeAlias = Callable[[WorkerLab], Sequence[VariantRow | Curve]]
 """Measures in a lab. Raises `NotAvailable` where that shows it cannot work here."""
-FactsOf: TypeAlias = Callable[[Observation, Observation, Comparison | None], Facts]
-MOST_VALUES = 64
-
-
-@dataclass(frozen=True)
-class ChangedCase:
-    """A case that a variant made: it does the same in another way."""
-
-    case: Case
-    """With the inputs of the original (the same `inputs` object), or its own."""
-    tolerance: float | None = None
-    """Permitted relative error; None: the tolerance of the outputs' own dtype (`numerics.tolerance`)."""
-    facts: FactsOf = field(default_factory=lambda: always())
-    """Extra facts, given the baseline, this variant, and the comparison of their run times if there is one."""
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Settings of JAX under which both sides run, as jax_enable_x64."""
-    rounds_to: str = ""
-    """The dtype in which it computes, if that is another one: its errors may be what rounding to it makes."""
-    has_loop: bool = False
-    """The variant made a loop in it, so XLA's count of operations is not usable."""
-    title: str = ""
-    """Describes it in the row; empty until it is compared."""
-
-    def as_side(self, name: str) -> StudySide:
-        """To be looked at."""
-        return StudySide(name, self.case, self.settings, self.rounds_to)
-
-
-def always(*facts: tuple[str, str]) -> FactsOf:
-    """The same facts, whatever is seen."""
-    return lambda before, now, comparison: facts
 
 
 @dataclass(frozen=True)
@@ -174,9 +143,7 @@ class Asked:
         """The given value, in the user's words: unroll='3'."""
         return f"{self.variant.name}={self.given!r}"
 
-    def numbers(
-        self, usual: Sequence[int], expected: str, least: int = 1, most: int = 2**31, several: bool = True
-    ) -> tuple[int, ...]:
+    def numbers(self, usual: Sequence[int], expected: str, least: int = 1, most: int = 2**31) -> tuple[int, ...]:
         """Whole numbers: 1,2,4.
 
         Args:
@@ -186,21 +153,21 @@ class Asked:
         Raises:
             UsageError: they aren't whole numbers, or are outside of `least` to `most`.
         """
-        words = self.words(usual) if several or self.given is None else [str(self.given)]
-        found = [whole_number(word) for word in words]
-        if any(not least <= number <= most for number in found):
+        found = tuple(map(whole_number, self.words(usual)))
+        if not all(least <= number <= most for number in found):
             raise UsageError(self.text, expected)
-        return tuple(found)
+        return found
 
     def number(self, usual: int, expected: str, least: int = 1, most: int = 2**31) -> int:
         """One whole number; otherwise as `numbers`."""
-        return self.numbers((usual,), expected, least, most, several=False)[0]
+        number, *more = self.numbers((usual,), expected, least, most)
+        if more:
+            raise UsageError(self.text, expected)
+        return number
 
     def words(self, usual: Sequence[Any] | str = ()) -> list[str]:
         """The given text, list, or value, split at commas. Without one, it is `usual`."""
-        given = usual if self.given is None else self.given
-        listed = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
-        return [str(word).strip() for word in listed]
+        return split_words(usual if self.given is None else self.given)
 
     def halves(self) -> tuple[str, Any]:
         """Returns (arguments, values). The first is empty without arguments, and the second is None without values.
@@ -226,7 +193,7 @@ class Asked:
         """Reads 1,2,3 and 'a',None as Python does; words that Python cannot read are texts.
 
         Raises:
-            UsageError: there are no values, or too many.
+            UsageError: there are no values.
         """
         found = given
         if isinstance(given, str):
@@ -234,7 +201,7 @@ class Asked:
             found = whole if isinstance(whole, tuple) else [literal(word.strip()) for word in given.split(",")]
         if not isinstance(found, Sequence) or not found:
             raise self.refusal(f"the values {given!r}", "values, such as n=1,2,3")
-        return self._few(found)
+        return tuple(found)
 
     def sizes(self, given: Any) -> tuple[int, ...]:
         """100,130 and 1..256 as numbers in order, each once.
@@ -242,18 +209,10 @@ class Asked:
         Raises:
             UsageError: not whole numbers from 1 up.
         """
-        words = given.split(",") if isinstance(given, str) else given
-        try:
-            found = {size for word in words for size in _double(str(word))}
-        except (TypeError, ValueError):
-            expected = "whole numbers from 1 up: 100,130,200 or 1..256"
-            raise self.refusal(f"the sizes {given!r}", expected) from None
-        return self._few(sorted(found))
-
-    def _few(self, found: Sequence[Any]) -> tuple[Any, ...]:
-        if len(found) > MOST_VALUES:
-            raise self.refusal(f"{len(found)} values", f"at most {MOST_VALUES}")
-        return tuple(found)
+        found = [_double(word) for word in split_words(given)]
+        if not found or not all(found):
+            raise self.refusal(f"the sizes {given!r}", "whole numbers from 1 up: 100,130,200 or 1..256")
+        return tuple(sorted({size for sizes in found for size in sizes}))
 
     def axes(self, text: str) -> tuple[CommonAxis, ...]:
         """x.0+w.1 as axes; x alone is its first one.
@@ -333,12 +292,17 @@ class CommonAxis:
     axis: int = 0
 
 
+def split_words(given: Any) -> list[str]:
+    """A text at its commas; or the parts of a list, or a single value, as texts."""
+    listed = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
+    return [str(word).strip() for word in listed]
+
+
 def _double(word: str) -> list[int]:
+    """1..256 as 1, 2, 4, … 256; 8 as 8; nothing for any other word."""
     first, dots, last = word.partition("..")
     low, high = whole_number(first), whole_number(last if dots else first)
-    if not 1 <= low <= high:
-        raise ValueError(word)
-    return [low * 2**k for k in range((high // low).bit_length())]
+    return [low * 2**k for k in range((high // low).bit_length())] if 1 <= low <= high else []
 
 
 def array_leaves(tree: Any) -> list[Any]:
@@ -359,6 +323,8 @@ def _module_of(file: Path, own: str) -> str | None:
 
 
 T = TypeVar("T")
+Ways: TypeAlias = Mapping[str, tuple[str, Callable[[], T]]]
+"""Ways to change a case, or to measure it, not made yet, by name: the title, and what makes it."""
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
 BASELINE_OF_GROUP = "the baseline of the others"
 ROUNDINGS = 4.0
@@ -489,13 +455,6 @@ def scientific(value: float) -> str:
 # ---- several rows ---------------------------------------------------------------------------------------------------
 
 
-class VariantWay(NamedTuple, Generic[T]):
-    """One way to change a case, or to measure it, not made yet."""
-
-    title: str
-    make: Callable[[], T]
-
-
 class VariantGroup(NamedTuple):
     """A baseline and its variants, looked at and compared. If the baseline failed, only refused ones have rows."""
 
@@ -505,12 +464,12 @@ class VariantGroup(NamedTuple):
 
     def experiment(self, name: str) -> Experiment:
         """The findings as a result to show."""
-        own = self.looked.seen.get(BASELINE)
+        own = self.looked.seen.get(self.baseline.name)
         signature, rows = own.signature if own else "", tuple(self.rows.values())
         return Experiment(name, signature, self.baseline, rows, environment=self.looked.environment)
 
 
-def prepare_ways(ways: Mapping[str, VariantWay[T]]) -> tuple[dict[str, T], dict[str, VariantRow]]:
+def prepare_ways(ways: Ways[T]) -> tuple[dict[str, T], dict[str, VariantRow]]:
     """Returns (what the ways make, by name, rows of those that cannot be made).
 
     Raises:
@@ -529,20 +488,15 @@ def prepare_ways(ways: Mapping[str, VariantWay[T]]) -> tuple[dict[str, T], dict[
 
 
 def compare_ways(
-    name: str,
-    title: str,
-    case: Case,
-    ways: Mapping[str, VariantWay[ChangedCase]],
-    lab: WorkerLab,
-    looks: tuple[int, ...] | None = None,
+    name: str, title: str, case: Case, ways: Ways[ChangedCase], lab: WorkerLab, looks: tuple[int, ...] | None = None
 ) -> VariantGroup:
     """Makes the ways, looks at `case`, the baseline, and at what was made, and compares it with the baseline."""
     made, refused = prepare_ways(ways)
-    changed = {key: replace(one, title=ways[key].title) for key, one in made.items()}
-    looked = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items())])
-    if BASELINE not in looked.seen:
-        return VariantGroup(failed_row(name, title, looked.failures[BASELINE]), refused, looked)
-    baseline = seen_row(name, title, looked.seen[BASELINE])
+    changed = {key: replace(one, title=ways[key][0]) for key, one in made.items()}
+    looked = lab.study({name: ChangedCase(case), **changed})
+    if name not in looked.seen:
+        return VariantGroup(failed_row(name, title, looked.failures[name]), refused, looked)
+    baseline = seen_row(name, title, looked.seen[name])
     rows = {**refused, **judge(case, changed, looked, baseline, lab, looks)}
     return VariantGroup(baseline, {key: rows[key] for key in ways}, looked)
 
@@ -555,48 +509,48 @@ def judge(
     lab: WorkerLab,
     looks: tuple[int, ...] | None = None,
 ) -> dict[str, VariantRow]:
-    """Returns the rows of the studied cases. It times those that are another program with right results."""
-    rows: dict[str, VariantRow] = {}
-    own = looked.seen[BASELINE]
-    for name, one in changed.items():
-        if name in looked.failures:
-            rows[name] = failed_row(name, one.title, looked.failures[name])
-            continue
-        seen = looked.seen[name]
-        row = seen_row(name, one.title, seen)
-        if one.has_loop and row.flops is not None:
-            absent = Absent("flops", "XLA counts the body of a loop once")
-            row = replace(row, flops=None, absent=(*row.absent, absent))
-        if why := wrongness(one.tolerance, seen, own):
-            row = wrong_row(row, why)
-        elif seen.is_same_program(own):
-            absent = Absent("comparison", "the compiled program is that of the baseline")
-            row = replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
-        rows[name] = row
-    # Don't time these: a wrong result is the fastest one, and the same program takes the same time.
+    """Returns the rows of the studied cases, by their names in the study.
+
+    Args:
+        case, baseline: what they are compared with; it was looked at under the name of its row.
+    """
+    own = looked.seen[baseline.name]
+    rows = {name: _row(name, one, looked, own) for name, one in changed.items()}
+    # Don't time others: a wrong result is the fastest one, and the same program takes the same time.
     due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
     pairs = [Pair(name, baseline.name, case, name, changed[name].case, changed[name].settings) for name in due]
     for name, comparison in lab.time_pairs(pairs, looks).items():
         rows[name] = add_comparison(rows[name], comparison, baseline)
-    return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}
+    for name, seen in looked.seen.items():
+        if name in changed:
+            facts = changed[name].facts(own, seen, rows[name].comparison)
+            rows[name] = replace(rows[name], facts=(*facts, *_of_sensitivity(changed[name], seen)))
+    return rows
 
 
-def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> VariantRow:
-    if row.name not in looked.seen:
-        return row
-    own, seen = looked.seen[BASELINE], looked.seen[row.name]
-    facts = [*row.facts, *changed.facts(own, seen, row.comparison)]
-    if seen.rounding_rel is not None and seen.rounding_rel > (changed.tolerance or seen.bound) / ROUNDINGS:
-        moved = f"rounding the inputs alone moves the results of a run in float64 by {percent(seen.rounding_rel)}"
-        facts.append(("sensitive", moved))
-    return replace(row, facts=tuple(facts))
+def _row(name: str, changed: ChangedCase, looked: Study, baseline: Observation) -> VariantRow:
+    """The row before anything is timed."""
+    if name in looked.failures:
+        return failed_row(name, changed.title, looked.failures[name])
+    seen = looked.seen[name]
+    row = seen_row(name, changed.title, seen)
+    if why := wrongness(changed.tolerance, seen, baseline):
+        return wrong_row(row, why)
+    return uncompared(row, "same program", SAME_PROGRAM) if seen.is_same_program(baseline) else row
+
+
+def _of_sensitivity(changed: ChangedCase, seen: Observation) -> Facts:
+    if (seen.rounding_rel or 0.0) <= (changed.tolerance or seen.bound) / ROUNDINGS:
+        return ()
+    moved = f"rounding the inputs alone moves the results of a run in float64 by {percent(seen.rounding_rel or 0.0)}"
+    return (("sensitive", moved),)
 
 
 def measure_ways(
     name: str,
     title: str,
     case: Case,
-    ways: Mapping[str, VariantWay[ChangedCase]],
+    ways: Ways[ChangedCase],
     lab: WorkerLab,
     looks: tuple[int, ...] | None = None,
     facts: Callable[[Observation], Facts] = lambda seen: (),
@@ -607,10 +561,10 @@ def measure_ways(
     Args:
         facts: the facts of the baseline.
     """
-    group = compare_ways(name, title, case, ways, lab, looks)
-    if group.baseline.status == "failed":
-        return (group.baseline, *group.rows.values())
-    if {*group.looked.seen, *group.looked.failures}.isdisjoint(ways):
-        return tuple(group.rows.values())
-    baseline = replace(group.baseline, facts=facts(group.looked.seen[BASELINE]))
-    return (uncompared(baseline, BASELINE_OF_GROUP, title), *group.rows.values())
+    baseline, rows, looked = compare_ways(name, title, case, ways, lab, looks)
+    if baseline.status == "failed":
+        return (baseline, *rows.values())
+    if ways.keys().isdisjoint({*looked.seen, *looked.failures}):
+        return tuple(rows.values())
+    baseline = replace(baseline, facts=facts(looked.seen[name]))
+    return (uncompared(baseline, BASELINE_OF_GROUP, title), *rows.values())

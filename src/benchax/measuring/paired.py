@@ -88,6 +88,8 @@ class Side:
     program: bytes | None = None
     leaves: tuple[Any, ...] | None = None
     """The inputs of a program: arrays of JAX and numbers, in the order of `exported.leaves_of`."""
+    has_own_inputs: bool = False
+    """Does the case take the inputs that it makes, and not those of the first case? Where all sides are cases."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,9 @@ class PairedRequest:
     """The request to one process."""
 
     sides: tuple[Side, ...]
-    """The baseline first. The first case gives the inputs of all sides. Without cases, the first side that has leaves
-    gives them. Without both, they are random data, of the shapes that the first program wants."""
+    """The baseline first. The first case gives the inputs of all sides, except those with `has_own_inputs`. Without
+    cases, the first side that has leaves gives them. Without both, they are random data, of the shapes that the first
+    program wants."""
     blocks: int = 3
     seed: int = 0
     """The seed of the data, equal in all processes."""
@@ -261,9 +264,14 @@ def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[
         inputs = _inputs_of_programs(request)
         return [_imported(i, side.label, side.program, inputs) for i, side in enumerate(request.sides)], [None]
     giver = min(cases)
-    inputs = attributing_failure(giver, "inputs", lambda: make_inputs(cases[giver], request.seed))
+
+    def make(i: int) -> Inputs:
+        return attributing_failure(i, "inputs", lambda: make_inputs(cases[i], request.seed))
+
+    inputs = make(giver)
     if len(cases) == len(request.sides):
-        return [native(side.label, cases[i], inputs) for i, side in enumerate(request.sides)], [None]
+        own = [make(i) if side.has_own_inputs else inputs for i, side in enumerate(request.sides)]
+        return [native(side.label, cases[i], own[i]) for i, side in enumerate(request.sides)], [None]
     subjects = {
         i: attributing_failure(i, "build", lambda i=i, case=case: _to_export(case, inputs, _program_file(request, i)))
         for i, case in cases.items()
@@ -290,7 +298,7 @@ def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
 
 
 def native(label: str, case: Case, inputs: Inputs) -> BuildableVersion:
-    # All versions share one tuple. It shows `_renewed` that they share their buffers.
+    # Versions with the same inputs share one tuple. It shows `_renew_inputs` that they share their buffers.
     return BuildableVersion(
         label, lambda: program_of(case, inputs), inputs, SideFacts(work=_work(case, inputs)), case=case
     )
@@ -442,10 +450,12 @@ class _PairedWork:
         """
         self.padding = np.ones(self.rng.randrange(1, PADDING_BYTES), np.uint8)
         # Compare by identity: sides that shared one set of buffers get one new set. With two sets, the luck of memory
-        # addresses would affect one side only.
-        calls = {key: inputs.renewed() for key, inputs in {id(v.inputs.args): v.inputs for v in self.versions}.items()}
+        # addresses would affect one side only. Without arguments, Python has one tuple for all, but no dict.
+        calls = {
+            key: inputs.renewed() for key, inputs in {id(v.inputs.kwargs): v.inputs for v in self.versions}.items()
+        }
         for version in self.versions:
-            args, kwargs = calls[id(version.inputs.args)]
+            args, kwargs = calls[id(version.inputs.kwargs)]
             version.inputs = replace(version.inputs, args=args, kwargs=kwargs)
 
     def _take_alone(self, samplers: Sequence[Callable[[], tuple[int, int]]], rounds_ns: np.ndarray) -> None:

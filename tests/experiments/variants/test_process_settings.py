@@ -17,7 +17,7 @@ from measurement_strategies import RICH
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.lab import Condition, StudySide, WorkerLab
+from benchax.experiments.lab import ChangedCase, Condition, WorkerLab
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.process_settings import SETTING, SYNC, Start, start
 from benchax.model import Failure, Measurement
@@ -51,7 +51,7 @@ def test_a_look_leaves_the_environment_of_this_process_as_it_is_also_while_it_ru
     flags = "--xla_backend_optimization_level=0"
 
     lab = WorkerLab(resolve(), report=lambda event: seen.append(os.environ.get("XLA_FLAGS")))
-    found = lab.study([StudySide(flags, CASE)], Condition(flags, environ={"XLA_FLAGS": flags}))
+    found = lab.study({flags: ChangedCase(CASE)}, Condition(flags, environ={"XLA_FLAGS": flags}))
 
     assert found.environment is not None
     assert len(seen) > 1

@@ -44,7 +44,7 @@ from benchax.experiments.functions import (
     find_arguments,
     is_float,
 )
-from benchax.experiments.lab import BASELINE, Observation, WorkerLab
+from benchax.experiments.lab import BASELINE, ChangedCase, Observation, WorkerLab, always
 from benchax.experiments.rewriting import (
     LOW,
     PRODUCTS,
@@ -57,7 +57,7 @@ from benchax.experiments.rewriting import (
     split_scan,
     with_parameters,
 )
-from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, compare_ways, measure_ways
+from benchax.experiments.variant import Asked, Measure, Ways, compare_ways, measure_ways
 from benchax.experiments.variants.gradients import Loss, WithGradients, takes_gradients
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.keywords import guard_keywords
@@ -408,8 +408,7 @@ def write_loop(form: str, case: Case, step: LoopBody, n: int | Condition) -> Cha
     changed = replace(case, fn=WrittenLoop(jax.jit(step) if form == "inner-jit" else step, n, form))
     if form != "inner-jit":
         changed = replace(changed, jit=True, id=replace(case.id, variant=""))
-    # An unrolled program has no loop, so XLA counts all of it.
-    return ChangedCase(changed, has_loop=form != "unrolled")
+    return ChangedCase(changed)
 
 
 def check_trip_count(said: str, n: Any, expected: str) -> int | Condition:
@@ -433,8 +432,8 @@ def measure_loops(asked: Asked) -> Measure:
     return partial(measure_ways, "loop:python", f"{PLAIN}; {count}, i from 0 on", whole, ways)
 
 
-def _ways(case: Case, step: LoopBody, n: int | Condition) -> dict[str, VariantWay[ChangedCase]]:
-    return {form: VariantWay(title, partial(write_loop, form, case, step, n)) for form, title in LOOP_FORMS.items()}
+def _ways(case: Case, step: LoopBody, n: int | Condition) -> Ways[ChangedCase]:
+    return {form: (title, partial(write_loop, form, case, step, n)) for form, title in LOOP_FORMS.items()}
 
 
 def _trip_count(asked: Asked) -> int | Condition:

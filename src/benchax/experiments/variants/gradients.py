@@ -44,8 +44,9 @@ from jax.extend import core
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.experiments.functions import argument_name, find_batch, is_float, plain
+from benchax.experiments.lab import ChangedCase, always
 from benchax.experiments.rewriting import Rewritten, crossing, run_traced
-from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, measure_ways, whole_number
+from benchax.experiments.variant import Asked, Measure, measure_ways, whole_number
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.program.evaluate import bind
 from benchax.program.jaxpr import every_equation, scope_of
@@ -54,6 +55,7 @@ from benchax.specs import parse_spec
 from benchax.static_leaves import as_function_of_arrays
 from benchax.units import size
 
+Loss = Callable[..., Any]
 USUAL_WAYS = "nothing_saveable,dots_saveable,segments"
 _KEPT = re.compile(r"^(?P<what>[a-z][a-z0-9_]*\[[\d,]*\]) (?P<origin>.*)$")
 
@@ -65,26 +67,17 @@ _KEPT = re.compile(r"^(?P<what>[a-z][a-z0-9_]*\[[\d,]*\]) (?P<origin>.*)$")
 
 
 @dataclass(frozen=True)
-class Gradient:
-    """Value and gradient of a loss."""
-
-    loss: Callable[..., Any]
-    argument: int
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return jax.value_and_grad(self.loss, self.argument)(*args, **kwargs)
-
-
-@dataclass(frozen=True)
 class Differentiated:
     """A function whose gradient was made, and its arguments."""
 
     case: Case
     """The gradient, as it is."""
-    gradient: Gradient
+    loss: Loss
+    argument: int
+    """The gradient is taken with respect to this one (JAX's `argnums`)."""
     inputs: Inputs
     name: str
-    """The argument that the gradient is taken with respect to (JAX's `argnums`), as its author calls it."""
+    """The argument, as its author calls it."""
 
     @property
     def title(self) -> str:
@@ -99,10 +92,14 @@ def differentiate(case: Case, seed: int) -> Differentiated:
     """
     unjitted = replace(plain(case, seed), jit=True, donate=())
     inputs = make_inputs(unjitted, seed)
-    argument = _argument(inputs)
-    _check_loss(output_shapes(unjitted.fn, inputs))
-    gradient = Gradient(unjitted.fn, argument)
-    return Differentiated(replace(unjitted, fn=gradient), gradient, inputs, argument_name(unjitted.fn, argument))
+    loss, argument = unjitted.fn, _argument(inputs)
+    _check_loss(output_shapes(loss, inputs))
+
+    # JAX is asked in each call, so that `WithGradients` can change how it is taken.
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        return jax.value_and_grad(loss, argument)(*args, **kwargs)
+
+    return Differentiated(replace(unjitted, fn=gradient), loss, argument, inputs, argument_name(loss, argument))
 
 
 def output_shapes(fn: Callable[..., Any], inputs: Inputs) -> Any:
@@ -138,7 +135,6 @@ def _check_loss(returned: Any) -> None:
 # Two gradients are not seen. One was made before the trace, such as `grad_fn = jax.value_and_grad(loss)` at the top of
 # a module. The other is inside a jit that JAX has already traced for the same shapes.
 
-Loss = Callable[..., Any]
 GradientChange = Callable[[Loss, Callable[[Loss], Any]], Any]
 """Another way to take a gradient: (the loss, what makes the function of value and gradient of a loss, as
 `jax.value_and_grad` with the arguments that it was given) → the function of value and gradient."""
@@ -203,12 +199,12 @@ def measure_remat(asked: Asked) -> Measure:
             raise
 
     def kept(change: Callable[[Loss], Loss] = lambda loss: loss) -> Facts:
-        return saved_residuals(change(whole.gradient.loss), inputs) if whole else ()
+        return saved_residuals(change(whole.loss), inputs) if whole else ()
 
     def change(way: Recomputation) -> ChangedCase:
         return change_step(case, inputs, way, kept(way.of))
 
-    made = {f"remat:{way.label}": VariantWay(f"gradient with {way.title}", partial(change, way)) for way in ways}
+    made = {f"remat:{way.label}": (f"gradient with {way.title}", partial(change, way)) for way in ways}
     return partial(measure_ways, "remat:none", title, case, made, facts=lambda seen: kept())
 
 
@@ -436,10 +432,10 @@ def measure_accumulation(asked: Asked) -> Measure:
     """The gradient as the mean over some numbers of micro-batches."""
     counts = asked.numbers((4,), "numbers of micro-batches above 1, such as 4 or 2,4,8", least=2)
     whole = differentiate(asked.case, asked.seed)
-    loss, argument = replace(whole.case, fn=whole.gradient.loss), whole.gradient.argument
+    loss = replace(whole.case, fn=whole.loss)
     try:
         # The gradient is taken by position, and so is the batch.
-        batch = find_batch(loss, whole.inputs, asked.batch, without=(argument, *whole.inputs.kwargs))
+        batch = find_batch(loss, whole.inputs, asked.batch, without=(whole.argument, *whole.inputs.kwargs))
     except NotAvailable:
         raise NotAvailable(
             f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows"
@@ -451,11 +447,11 @@ def measure_accumulation(asked: Asked) -> Measure:
             raise NotAvailable(f"{rows} do not divide into {count} equal micro-batches")
         facts = ("batch", f"{batch.how}; in {count} parts"), ("equal", "only where the loss is a mean over the rows")
         batched = tuple(key for key in batch.arguments if isinstance(key, int))
-        case = replace(whole.case, fn=MicroBatched(whole.gradient, count, batched))
-        return ChangedCase(case, facts=always(*facts), has_loop=True)
+        case = replace(whole.case, fn=MicroBatched(whole.case.fn, count, batched))
+        return ChangedCase(case, facts=always(*facts))
 
     name, title = asked.variant.name, asked.variant.title
-    ways = {f"{name}:{count}": VariantWay(title, partial(split, count)) for count in counts}
+    ways = {f"{name}:{count}": (title, partial(split, count)) for count in counts}
     return partial(measure_ways, f"{name}:1", whole.title, whole.case, ways)
 
 
@@ -463,7 +459,7 @@ def measure_accumulation(asked: Asked) -> Measure:
 class MicroBatched:
     """A gradient of the mean over `count` parts of the rows of some arguments."""
 
-    gradient: Gradient
+    gradient: Callable[..., Any]
     count: int
     batched: tuple[int, ...]
 

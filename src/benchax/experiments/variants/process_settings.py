@@ -32,7 +32,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.lab import Condition, Failed, Observation, StudySide, WorkerLab
+from benchax.experiments.lab import ChangedCase, Condition, Failed, Observation, WorkerLab
 from benchax.experiments.variant import (
     Asked,
     Measure,
@@ -82,7 +82,7 @@ def measure_flags(asked: Asked) -> Measure:
 
 
 def _look(case: Case, condition: Condition, lab: WorkerLab) -> Observation:
-    found = lab.study([StudySide(condition.label, case)], condition)
+    found = lab.study({condition.label: ChangedCase(case)}, condition)
     if condition.label in found.failures:
         raise Failed(_of_xla(found.failures[condition.label]))
     return found.seen[condition.label]

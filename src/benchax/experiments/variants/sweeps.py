@@ -46,7 +46,6 @@ import jax.numpy as jnp
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.functions import (
-    ByPosition,
     CallArguments,
     argument_name,
     arguments,
@@ -55,14 +54,12 @@ from benchax.experiments.functions import (
     every_argument,
     find_arguments,
 )
-from benchax.experiments.lab import Counted, Observation, Pair, WorkerLab
+from benchax.experiments.lab import ChangedCase, Counted, Observation, Pair, WorkerLab
 from benchax.experiments.variant import (
     BASELINE_OF_GROUP,
     Asked,
-    ChangedCase,
     CommonAxis,
     Measure,
-    VariantWay,
     add_comparison,
     array_leaves,
     failed_row,
@@ -439,9 +436,16 @@ def read_batching(asked: Asked) -> Batching:
     sizes = asked.sizes(listed)
     keys = asked.arguments(text.split("+") if text else permitted)
     is_mapped = tuple(key in keys for key in permitted.values())
-    fixed = tuple((key, value) for key, value in every_argument(asked.inputs).items() if key in asked.inputs.static)
-    alone = replace(case, fn=ByPosition(case.fn, tuple(permitted.values()), fixed=fixed), static=(), donate=())
-    return Batching(alone, bool(text), is_mapped, {size: partial(batched, case, seed, keys, size) for size in sizes})
+    fn, dynamic, count = case.fn, tuple(permitted.values()), len(asked.inputs.args)
+    fixed = {key: value for key, value in every_argument(asked.inputs).items() if key in asked.inputs.static}
+
+    def alone(*values: Any) -> Any:
+        given = {**fixed, **dict(zip(dynamic, values, strict=True))}
+        named = {key: value for key, value in given.items() if isinstance(key, str)}
+        return fn(*(given[i] for i in range(count)), **named)
+
+    made = {size: partial(batched, case, seed, keys, size) for size in sizes}
+    return Batching(replace(case, fn=alone, static=(), donate=()), bool(text), is_mapped, made)
 
 
 def _loop_over(fn: Callable[..., Any], is_mapped: tuple[bool, ...], size: int, *args: Any) -> Any:
@@ -586,7 +590,7 @@ def measure_in_axes(asked: Asked) -> Measure:
     copied = replace(read.alone, fn=jax.vmap(fn), inputs=partial(inputs, is_spread=True))
     shared = replace(read.alone, fn=jax.vmap(fn, read.in_axes), inputs=inputs)
     changed = ChangedCase(shared, facts=lambda before, now, c: _input_facts(now))
-    ways = {SHARED: VariantWay("shared, in_axes=None", lambda: changed)}
+    ways = {SHARED: ("shared, in_axes=None", lambda: changed)}
     title = "copies for each example"
     return lambda lab: measure_ways(COPIED, title, copied, ways, lab, LOOKS, _input_facts)
 
