@@ -15,8 +15,8 @@ from refusals import refusal
 
 import benchax
 from benchax.errors import UsageError
+from benchax.experiments.experiment import pipeline
 from benchax.experiments.variants.changes import loops
-from benchax.experiments.variants.devices import pipeline
 from benchax.keywords import check_kinds, guard_keywords, takes
 
 

@@ -4,5 +4,5 @@
 """
 
 import benchax.reporting.display  # noqa: F401  what they return shows itself, as what the hub gives does
+from benchax.experiments.experiment import pipeline as pipeline
 from benchax.experiments.variants.changes import loops as loops
-from benchax.experiments.variants.devices import pipeline as pipeline

@@ -27,6 +27,7 @@ from benchax.experiments.functions import BATCH, make_pure
 from benchax.experiments.lab import BASELINE, ChangedCase, Pair, WorkerLab
 from benchax.experiments.variant import Variant, compare_ways, judge, memory_change, prepare_ways, saved_s
 from benchax.experiments.variants import VARIANTS, choose_promising
+from benchax.experiments.variants.devices import MICRO_BATCHES, Stage, chain, check_numbers, check_stages
 from benchax.grouping import group_by
 from benchax.inspecting.inspect import inspect_case
 from benchax.keywords import guard_keywords
@@ -98,6 +99,48 @@ def experiment(
     with show_progress(progress) as report:
         lab = WorkerLab(options, effort, report)
         return run_experiment(case, names, lab, given, combine=combine, ablation=ablation)
+
+
+@guard_keywords()
+def pipeline(
+    stages: Sequence[Stage],
+    x: Any,
+    *,
+    micro_batches: Iterable[int] = MICRO_BATCHES,
+    name: str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    progress: Progress = None,
+) -> Experiment:
+    """Lets micro-batches flow through stages on one device each, and compares the results with the whole batch on one.
+
+        for stage in stages:
+            x = stage(x)
+
+    Args:
+        stages: functions y = stage(x), with their parameters inside (a closure, a partial). Each must treat the rows of
+            its input separately. A stage that does not, such as a mean over the batch, gives a wrong result, which the
+            experiment reports.
+        x: the batch: an array, a pytree of arrays with as many rows, a spec such as "f32[1024,64]".
+        micro_batches: the numbers of parts to cut the batch into, one after the other.
+        timeout_s: of each number of micro-batches, in the process that tries them.
+        seed: of the data made from specs.
+        progress: as for `bench`.
+
+    Returns:
+        Experiment: its one curve has a point for each number of micro-batches. It has no `seconds` if they would not
+            represent devices; the sentence of the curve gives the reason.
+
+    Raises:
+        UsageError: `stages` are not several functions, or `micro_batches` are not numbers.
+    """
+    stages = check_stages(f"stages={stages!r}", stages)
+    numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
+    options = resolve({"timeout_s": timeout_s, "seed": seed})
+    case = make_case(partial(chain, stages), (x,), name=name or f"pipeline of {len(stages)} stages")
+    with show_progress(progress) as report:
+        lab = WorkerLab(options, report=report)
+        return run_experiment(case, ["pipeline"], lab, {"pipeline": (stages, numbers)})
 
 
 def time_limit(asked_s: float | None, names: Sequence[str] | None) -> float | None:

@@ -42,7 +42,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -50,9 +50,9 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from benchax.case import Case, make_case
+from benchax.case import Case
 from benchax.discovery import literal
-from benchax.environment import capture, count_cores, jax_facts
+from benchax.environment import count_cores
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.experiments.functions import (
     Batch,
@@ -64,10 +64,8 @@ from benchax.experiments.functions import (
     find_batch,
     is_float,
 )
-from benchax.experiments.lab import BASELINE, Condition, Failed, WorkerLab
-from benchax.experiments.variant import Asked, Measure, array_leaves, row_of_error, whole_number
-from benchax.json_values import Json
-from benchax.keywords import guard_keywords
+from benchax.experiments.lab import Condition, WorkerLab
+from benchax.experiments.variant import Asked, Measure, array_leaves, whole_number
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.jax_settings import without_cache
@@ -75,7 +73,6 @@ from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import on_fresh_stack
 from benchax.model import Estimate
 from benchax.numerics import compare
-from benchax.options import resolve
 from benchax.profiling.events import programs, read, unite
 from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.profile import session
@@ -84,8 +81,7 @@ from benchax.profiling.trace import profile_of
 from benchax.program import hlo
 from benchax.program.compiled import memory_plan
 from benchax.program.work import collectives, counts
-from benchax.progress import Progress, show_progress
-from benchax.results.experiment import Curve, Experiment, Facts, Point, VariantRow, point_at
+from benchax.results.experiment import Curve, Facts, Point, point_at
 from benchax.stats.intervals import median_interval, quantile
 from benchax.units import count, number, percent, plural, size
 from benchax.workers.task import Say, task
@@ -105,9 +101,6 @@ class DeviceSweep:
     """The timed program, and the method."""
     why: str = ""
     """Why nothing was tried."""
-    signature: str = ""
-    environment: Json = field(default_factory=lambda: Json({}))
-    """As `environment.jax_facts` has it."""
 
 
 Reading = tuple[Facts, Estimate | None]
@@ -403,13 +396,12 @@ TITLE = "micro-batches through stages, each on its own device"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 """So that one fake device is about one core."""
 MICRO_BATCHES = (1, 2, 4, 8)
-WHOLE = "the whole batch through all stages on one device"
 TRIAL_S = 0.2
 MOST_SLOWDOWN = 1.2
 """Fake devices that slow one another down further than this stand for no devices."""
 
 
-def _chain(stages: tuple[Stage, ...], x: Any) -> Any:
+def chain(stages: tuple[Stage, ...], x: Any) -> Any:
     """The combined work of the stages."""
     for stage in stages:
         x = stage(x)
@@ -430,14 +422,16 @@ class Piped:
 
 
 def measure_pipeline(asked: Asked) -> Measure:
-    case = asked.case
-    stages, numbers = read_stages(asked)
+    case, (stages, numbers) = asked.case, read_stages(asked)
     piped = Piped(case, _batch(case, make_inputs(case, asked.seed)), stages, numbers)
 
     def measure(lab: WorkerLab) -> tuple[Curve]:
-        found = _curve(_run(piped, lab))
-        against = f"results are compared with those of {case.id.label} on one device"
-        return (replace(found, sentence=f"{against}; {found.sentence}"),)
+        name, condition = f"the {case.id.label!r}", with_devices(len(stages), ONE_THREAD)
+        told = lab.call_alone(try_pipeline, (piped, asked.seed), name=name, condition=condition)
+        if told.why:
+            raise NotAvailable(told.why)
+        sentence = f"results are compared with those of {case.id.label} on one device; {told.sentence}"
+        return (Curve("pipeline", TITLE, "micro-batches", told.points, sentence=sentence),)
 
     return measure
 
@@ -490,68 +484,6 @@ def check_numbers(said: str, numbers: Any) -> tuple[int, ...]:
     return listed
 
 
-def _run(piped: Piped, lab: WorkerLab) -> DeviceSweep:
-    """Raises `NotAvailable` if there are too few devices."""
-    argument, devices = (piped, lab.options.seed), with_devices(len(piped.stages), ONE_THREAD)
-    told = lab.call_alone(try_pipeline, argument, name=f"the {piped.case.id.label!r}", condition=devices)
-    if told.why:
-        raise NotAvailable(told.why)
-    return told
-
-
-def _curve(told: DeviceSweep) -> Curve:
-    return Curve("pipeline", TITLE, "micro-batches", told.points, sentence=told.sentence)
-
-
-@guard_keywords()
-def pipeline(
-    stages: Sequence[Stage],
-    x: Any,
-    *,
-    micro_batches: Iterable[int] = MICRO_BATCHES,
-    name: str | None = None,
-    timeout_s: float | str | None = None,
-    seed: int | None = None,
-    progress: Progress = None,
-) -> Experiment:
-    """Lets micro-batches flow through stages on one device each, and compares the results with the whole batch on one.
-
-        for stage in stages:
-            x = stage(x)
-
-    Args:
-        stages: functions y = stage(x), with their parameters inside (a closure, a partial). Each must treat the rows of
-            its input separately. A stage that does not, such as a mean over the batch, gives a wrong result, which the
-            experiment reports.
-        x: the batch: an array, a pytree of arrays with as many rows, a spec such as "f32[1024,64]".
-        micro_batches: the numbers of parts to cut the batch into, one after the other.
-        timeout_s: of each number of micro-batches, in the process that tries them.
-        seed: of the data made from specs.
-        progress: as for `bench`.
-
-    Returns:
-        Experiment: its one curve has a point for each number of micro-batches. Its `seconds` are None if they would not
-            represent devices; the sentence of the curve gives the reason.
-
-    Raises:
-        UsageError: `stages` are not several functions, or `micro_batches` are not numbers.
-    """
-    stages = check_stages(f"stages={stages!r}", stages)
-    numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
-    options = resolve({"timeout_s": timeout_s, "seed": seed})
-    case = make_case(functools.partial(_chain, stages), (x,), name=name or f"pipeline of {len(stages)} stages")
-    baseline = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are the expected ones")
-    environment = capture(with_jax=False)
-    with show_progress(progress) as report:
-        try:
-            told = _run(Piped(case, 0, stages, numbers), WorkerLab(options, report=report))
-        except (Failed, NotAvailable) as error:
-            baseline = row_of_error(BASELINE, WHOLE, error, "pipeline")
-            return Experiment(case.id.label, "", baseline, environment=environment)
-    environment = replace(environment, **told.environment)
-    return Experiment(case.id.label, told.signature, baseline, curves=(_curve(told),), environment=environment)
-
-
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
@@ -562,9 +494,8 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
     say("inputs")
     inputs = make_inputs(piped.case, seed)
     is_fake, there = jax.default_backend() == "cpu", len(jax.devices())
-    told = DeviceSweep(signature=inputs.signature, environment=Json(jax_facts()))
     if there < count:
-        return replace(told, why=f"{count} stages need {count} devices, and there are {there}")
+        return DeviceSweep(why=f"{count} stages need {count} devices, and there are {there}")
     batch = every_argument(inputs)[piped.batch]
     with without_cache():
         say("whole")
@@ -573,7 +504,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
         expected = jax.block_until_ready(program_of(piped.case).call(*args, **kwargs))
         say("stages")
         jax.eval_shape(
-            functools.partial(_chain, piped.stages), batch
+            functools.partial(chain, piped.stages), batch
         )  # a stage that fails is told once, not for each number of parts
         pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
         say("trial")
@@ -586,7 +517,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
     sentence = f"{where}times are from one process, one after the other, not compared in pairs"
     if skip_reason:
         sentence = f"{skip_reason}: results and bytes are real; times, busy and idle devices are not measured"
-    return replace(told, points=tuple(points), sentence=sentence)
+    return DeviceSweep(tuple(points), sentence)
 
 
 @dataclass(frozen=True)
