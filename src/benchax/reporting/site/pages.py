@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.comparing.gate import amount
@@ -50,7 +50,6 @@ from benchax.reporting.tables import (
     one_line,
 )
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST, P
-from benchax.stats.verdicts import Verdict
 from benchax.store.comparisons import CaseActivity
 from benchax.store.schema import Row
 from benchax.units import number, percent, plural, seconds, seconds_range
@@ -62,7 +61,6 @@ MOST_ROWS = 30
 MOST_SERIES = 8
 """Environments that have a separate colour; the page describes this many."""
 MOST_TICKS = 30
-VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "same", "unclear")
 NO_COMPARISON = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
 ALONE = "Each time comes from its own session. Its 95 % interval does not cover differences between sessions."
 
@@ -236,8 +234,8 @@ class CaseSummary:
     version: str = ""
     """The version of its newest row."""
     time: str = ""
-    where: int | None = None
-    """Place of the environment."""
+    where: str = ""
+    """Fingerprint of the environment."""
     status: str = ""
     bars: str = ""
     newest: Comparison | None = None
@@ -276,10 +274,7 @@ def shorten_label(label: str) -> str:
     return cap(show_line(one_line(label)), LONGEST_LABEL)
 
 
-def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: Mapping[str, int]) -> CaseSummary:
-    """Args:
-    places: of environments, by fingerprint.
-    """
+def summarize(activity: CaseActivity, found: CaseTimeline, page: str) -> CaseSummary:
     # The histories come in the order of their newest comparisons.
     judged = ([h for h in found.histories if h.metric == "run"] or list(found.histories))[-1:]
     summary = CaseSummary(
@@ -298,8 +293,9 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: Ma
         return summary
     row = found.rows[-1]
     time = "not measured" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
-    where = places.get(row.fingerprint)
-    return replace(summary, version=shorten_version(version_of_row(row)), time=time, where=where, status=row.status)
+    return replace(
+        summary, version=shorten_version(version_of_row(row)), time=time, where=row.fingerprint, status=row.status
+    )
 
 
 def count_looks(h: History) -> int:
@@ -352,11 +348,11 @@ NOTHING_COMPARED = (
 Found = tuple[CaseSummary, FoundChange]
 
 
-def overview(cases: Sequence[CaseSummary], environments: Sequence[str]) -> Document:
+def overview(cases: Sequence[CaseSummary], environments: Mapping[str, str]) -> Document:
     """Lists the recent changes, the newest first, then the newest times and verdicts, then older changes.
 
     Args:
-        environments: their names, by place.
+        environments: their names, by fingerprint.
     """
     ordered = sorted(cases, key=lambda case: case.newest_at, reverse=True)
     below = (f"{plural(len(cases), 'case')} · newest row {describe_date(ordered[0].newest_at)} UTC",)
@@ -445,11 +441,11 @@ def name_list(page: int) -> str:
     return "cases.html" if page == 1 else f"cases-{page}.html"
 
 
-def lists_of_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) -> Iterator[Document]:
+def lists_of_cases(cases: Sequence[CaseSummary], environments: Mapping[str, str]) -> Iterator[Document]:
     """Yields pages with a fixed number of cases each, by their labels; each leads to the others.
 
     Args:
-        environments: their names, by place.
+        environments: their names, by fingerprint.
     """
     ordered = sorted(cases, key=lambda case: (case.label, case.page))
     pages = [ordered[i : i + CASES_ON_A_PAGE] for i in range(0, len(ordered), CASES_ON_A_PAGE)]
@@ -466,7 +462,7 @@ def lists_of_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) ->
         yield Document((title, table, *(others if len(pages) > 1 else ())))
 
 
-def _tabulate_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) -> Table:
+def _tabulate_cases(cases: Sequence[CaseSummary], environments: Mapping[str, str]) -> Table:
     columns = (
         CASE, WHEN, COMMIT, TableColumn("time per call (95 %)"), TableColumn("where", "words"),
         TableColumn("history of the ratio", "words"), TableColumn("newest ratio"), VERDICT,
@@ -474,8 +470,8 @@ def _tabulate_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) -
     return Table(columns, tuple(_case_line(case, environments) for case in cases)).without_empty_columns({0})
 
 
-def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCell, ...]:
-    where, c = "" if case.where is None else environments[case.where], case.newest
+def _case_line(case: CaseSummary, environments: Mapping[str, str]) -> tuple[TableCell, ...]:
+    where, c = environments[case.where] if case.where else "", case.newest
     plain = (describe_date(case.newest_at), case.version, case.time, where, case.bars, interval(c) if c else "")
     return _link(case), *map(TableCell, plain), TableCell(verdict(c), style(c)) if c else TableCell("")
 
@@ -494,42 +490,27 @@ PLACEHOLDER = element(
 )
 
 
-class Numbering(dict[str, int]):
-    """Numbers names in the order in which they come."""
+def render_index(
+    cases: Sequence[CaseSummary], environments: Mapping[str, Mapping[str, str]], versions: Mapping[str, str]
+) -> str:
+    """The script that says which versions, environments and cases there are. Files of versions name an environment by
+    its fingerprint.
 
-    def __missing__(self, name: str) -> int:
-        self[name] = len(self)
-        return self[name]
-
-
-@dataclass
-class SiteIndex:
-    """The names that all pages share. Files of versions name an environment, a baseline or a timer by its place."""
-
-    cases: list[CaseSummary] = field(default_factory=list[CaseSummary])
-    environments: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """By fingerprint, in the order in which they came: facts as texts."""
-    baselines: Numbering = field(default_factory=Numbering)
-    timers: Numbering = field(default_factory=Numbering)
-    """Their places."""
-    versions: dict[str, str] = field(default_factory=dict[str, str])
-    """Name of a version → when it was measured first."""
-
-
-def render_index(site: SiteIndex) -> str:
-    """The script that says which versions, environments and cases there are."""
-    ordered = sorted(site.versions.items(), key=lambda item: item[1], reverse=True)
-    common, own = split_common(list(site.environments.values()))
-    names = [name_environment(facts, fingerprint) for fingerprint, facts in site.environments.items()]
-    named = {
+    Args:
+        environments: facts as texts, by fingerprint.
+        versions: name of a version → when it was measured first.
+    """
+    ordered = sorted(versions.items(), key=lambda item: item[1], reverse=True)
+    _, own = split_common(list(environments.values()))
+    named = zip(environments.items(), own, strict=True)
+    index = {
         "versions": [[shorten_version(name), date[:10], file_of(name)] for name, date in ordered],
-        "environments": {"names": names, "common": common, "own": own},
-        "cases": {str(case.id): [case.label, case.page] for case in sorted(site.cases, key=lambda case: case.label)},
-        "baselines": list(site.baselines),
-        "timers": list(site.timers),
-        "verdicts": VERDICTS,
+        "environments": {
+            key: {"name": name_environment(facts, key), "own": its_own} for (key, facts), its_own in named
+        },
+        "cases": {str(case.id): [case.label, case.page] for case in sorted(cases, key=lambda case: case.label)},
     }
-    return f"benchaxIndex({json.dumps(named, separators=(',', ':'))});\n"
+    return f"benchaxIndex({json.dumps(index, separators=(',', ':'))});\n"
 
 
 PAGES = (("index.html", "Changes"), ("cases.html", "All cases"), ("compare.html", "Compare"), ("feed.xml", "Feed"))

@@ -1,9 +1,8 @@
 """Writes a site from a store: only whole files, and only those that differ from what is in the folder. One process
 writes at a time. `site.json` says what the site was made from, so that a build with nothing new ends at once.
 
-A `CaseWriter` is the work of one process: it reads cases, writes their pages, and writes files of versions. It knows
-nothing of other cases. It numbers environments, versions, timers and baselines in the order in which they occur in the
-case; `_Publishing` knows their places in the whole site.
+A `CaseWriter` is the work of one process: it reads cases and writes their pages. It knows nothing of other cases, and
+returns what files of versions and lists have of the case.
 """
 
 from __future__ import annotations
@@ -17,20 +16,15 @@ import signal
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeVar
 
 from benchax.comparing.history import History, history
 from benchax.environment import count_cores
@@ -39,18 +33,9 @@ from benchax.grouping import group_by
 from benchax.model import Comparison
 from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.document import Document
-from benchax.reporting.html import ASSETS, EMPTY, LONGEST_TITLE, Markup, asset_text, render_page, write_page
+from benchax.reporting.html import ASSETS, LONGEST_TITLE, asset_text, render_page, write_page
 from benchax.reporting.site import pages
-from benchax.reporting.site.pages import (
-    VERDICTS,
-    CaseSummary,
-    CaseTimeline,
-    Found,
-    Numbering,
-    SiteIndex,
-    file_of,
-    frame,
-)
+from benchax.reporting.site.pages import CaseSummary, CaseTimeline, Found, file_of, frame
 from benchax.store.comparisons import (
     CaseActivity,
     list_activity,
@@ -61,66 +46,45 @@ from benchax.store.database import DatabaseStore
 from benchax.store.file_lock import only_writer
 from benchax.store.schema import Row
 
-Worker = TypeVar("Worker")
 T = TypeVar("T")
-Result = TypeVar("Result")
+R = TypeVar("R")
 
-_worker: Any = None
-"""The worker of this process, if another process started it."""
-
-
-@dataclass(frozen=True)
-class Workers(Generic[Worker]):
-    """Hands things to workers; see `open_workers`."""
-
-    worker: Worker
-    executor: Executor | None
-    processes: int
-
-    def map(self, work: Callable[[Worker, T], Result], items: Sequence[T]) -> Iterator[Result]:
-        """Yields the result of `work(worker, item)` for each item, in order. Raises the exceptions that `work` raises.
-
-        Args:
-            work: a function of a module, or a method as its class has it.
-        """
-        if self.executor is None:
-            yield from map(partial(work, self.worker), items)
-            return
-        # Eight per process, so that all have work until the end. Each round trip takes 0.2 ms.
-        at_once = max(1, min(16, len(items) // (8 * self.processes)))
-        try:
-            yield from self.executor.map(partial(_run, work), items, chunksize=at_once)
-        except BrokenProcessPool as error:
-            problem = "a process that was writing pages has ended before its time"
-            hint = "the system might have run out of memory: see `dmesg`; then try again"
-            raise NotAvailable(problem, hint=hint) from error
+_work: Any = None
+"""The work of this process, if another process started it."""
 
 
-@contextmanager
-def open_workers(worker: Worker, processes: int) -> Generator[Workers[Worker]]:
-    """Opens workers in this number of processes. If it is 1, or if no other process can start, the worker is in this
-    process. The workers end when the context ends.
+def map_in_processes(work: Callable[[T], R], items: Sequence[T], processes: int) -> Generator[R]:
+    """Yields the result of `work(item)` for each item, in order, from this number of processes. If it is 1, or if no
+    other process can start, this process does the work. The others end with the generator.
 
     Raises:
-        NotAvailable: one of the processes was ended by the system.
+        NotAvailable: one of the processes was ended by the system. Also raises the exceptions that `work` raises.
     """
     executor = None
     # Some sandboxes have no /dev/shm, where semaphores live.
     with suppress(OSError, NotImplementedError, ImportError):
-        executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (worker,)) if processes > 1 else None
+        executor = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (work,)) if processes > 1 else None
+    if executor is None:
+        yield from map(work, items)
+        return
+    # Eight per process, so that all have work until the end. Each round trip takes 0.2 ms.
+    at_once = max(1, min(16, len(items) // (8 * processes)))
     try:
-        yield Workers(worker, executor, processes)
+        yield from executor.map(_run, items, chunksize=at_once)
+    except BrokenProcessPool as error:
+        problem = "a process that was writing pages has ended before its time"
+        hint = "the system might have run out of memory: see `dmesg`; then try again"
+        raise NotAvailable(problem, hint=hint) from error
     finally:
-        if executor is not None:
-            executor.shutdown(cancel_futures=True)  # after an error or Ctrl-C, no further page is begun
+        executor.shutdown(cancel_futures=True)  # after an error or Ctrl-C, no further page is begun
 
 
-def _begin(worker: object) -> None:
-    global _worker
+def _begin(work: Callable[[Any], Any]) -> None:
+    global _work
     # Ctrl-C reaches all processes of a terminal. The first one tells these what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = worker
+    _work = work
 
 
 def _end_with_parent() -> None:
@@ -130,8 +94,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run(work: Callable[[Any, T], Result], item: T) -> Result:
-    return work(_worker, item)
+def _run(item: Any) -> Any:
+    return _work(item)
 
 
 # ---- the feed -------------------------------------------------------------------------------------------------------
@@ -273,73 +237,70 @@ class _Publishing:
 
     def __init__(self, store: DatabaseStore, folder: Path) -> None:
         self.store, self.folder = store, folder
-        self.site = SiteIndex()
-        self.environments, self.versions = Numbering(), Numbering()
-        """Their places in the site."""
-        self.times, self.ratios = list[Entries](), list[Entries]()
+        self.cases = list[CaseSummary]()
+        self.environments = dict[str, Mapping[str, str]]()
+        """Facts as texts, by fingerprint."""
+        self.versions = dict[str, str]()
+        """Name of a version → when it was measured first."""
+        self.times, self.ratios = dict[str, list[str]](), dict[str, list[str]]()
+        """Entries by version, as JSON: a store may have a million of them, and lists would take twice as much."""
         self.files = set[str]()
         """All that belong to the site."""
-        self.others = 0
 
     def write(self, activity: Sequence[CaseActivity]) -> Published:
-        for name in (*ASSETS, LICENCE):
-            self._write_file(f"assets/{name}", asset_text(name))
-        for name in OWN_ASSETS:
-            asset = files("benchax.reporting.site") / "assets" / name
-            self._write_file(f"assets/{name}", asset.read_text(encoding="utf-8"))
-        with open_workers(CaseWriter(self.store, self.folder), _choose_processes(activity)) as workers:
-            written = sum(map(self._add_case, workers.map(CaseWriter.write_case, activity)))
-            versions_written = self._write_versions(workers)
-        self._write_lists()
+        processes, writer = _choose_processes(activity), CaseWriter(self.store, self.folder)
+        with closing(map_in_processes(writer.write_case, activity, processes)) as cases:
+            written = sum(map(self._add_case, cases))
+        versions_written = sum(map(self._write_version, self.versions))
+        others = sum(self._write_file(name, text) for name, text in self._make_others())
         # Files of another store or time, which this one does not have.
         for pattern in ("cases/*.html", "data/*.js", "cases-*.html"):
             for file in self.folder.glob(pattern):
                 if file.relative_to(self.folder).as_posix() not in self.files:
                     file.unlink(missing_ok=True)
-        return Published(self.folder, len(activity), written, len(self.versions), versions_written, self.others)
+        return Published(self.folder, len(activity), written, len(self.versions), versions_written, others)
 
     def _add_case(self, written: WrittenCase) -> bool:
-        """Gives all that the case has numbered its place in the site. Returns whether its page is another one now."""
-        summary, site = written.summary, self.site
-        self.files.add(f"cases/{summary.page}")
-        site.environments |= written.environments
+        """Returns whether its page is another one now."""
+        self.files.add(f"cases/{written.summary.page}")
+        self.cases.append(written.summary)
+        self.environments |= written.environments
         for name, at in written.versions.items():
-            site.versions[name] = min(at, site.versions.get(name, at))
-        environments = [self.environments[name] for name in written.environments]
-        versions = [self.versions[name] for name in written.versions]
-        timers = [site.timers[name] for name in written.timers]
-        baselines = [site.baselines[name] for name in written.baselines]
-        self.times.append(renumber(written.times, {0: versions, 2: environments, 3: timers}))
-        self.ratios.append(renumber(written.ratios, {0: versions, 2: environments, 3: baselines}))
-        site.cases.append(replace(summary, where=None if summary.where is None else environments[summary.where]))
+            self.versions[name] = min(at, self.versions.get(name, at))
+        for all_entries, entries in ((self.times, written.times), (self.ratios, written.ratios)):
+            for (version, *_), entry in entries.items():
+                all_entries.setdefault(version, []).append(entry)
         return written.is_changed
 
-    def _write_versions(self, workers: Workers[CaseWriter]) -> int:
-        """Returns how many files are others now."""
-        self.files |= {f"data/{file_of(name)}" for name in self.versions}
-        times = split_by_version(self.times, TIMES, len(self.versions))
-        ratios = split_by_version(self.ratios, RATIOS, len(self.versions))
-        return sum(workers.map(CaseWriter.write_version, list(zip(self.versions, times, ratios, strict=True))))
+    def _write_version(self, name: str) -> bool:
+        """Writes the file of a version: its times and ratios. Returns whether it is another one than before."""
+        times, ratios = (",".join(entries.get(name, ())) for entries in (self.times, self.ratios))
+        file = file_of(name)
+        return self._write_file(f"data/{file}", f'{CALL}"{file}",{{"times":[{times}],"ratios":[{ratios}]}});\n')
 
-    def _write_lists(self) -> None:
-        cases = self.site.cases
-        environments = [pages.name_environment(facts) for facts in self.site.environments.values()]
-        self._write_page("index.html", "Benchmarks: what changed lately", pages.overview(cases, environments))
-        for number, document in enumerate(pages.lists_of_cases(cases, environments), 1):
-            self._write_page(pages.name_list(number), "Benchmarks: all cases", document)
-        index = f"data/{pages.INDEX}"
-        self._write_file(index, pages.render_index(self.site))
-        self._write_page("compare.html", "Benchmarks: compare", pages.COMPARING, pages.PLACEHOLDER, (index,))
-        self._write_file("feed.xml", render_feed(cases, _digest(self.store.where)))
+    def _make_others(self) -> Iterator[tuple[str, str]]:
+        """Yields the names and texts of the files that are about no single case or version."""
+        yield from ((f"assets/{name}", asset_text(name)) for name in (*ASSETS, LICENCE))
+        own = files("benchax.reporting.site") / "assets"
+        yield from ((f"assets/{name}", (own / name).read_text(encoding="utf-8")) for name in OWN_ASSETS)
+        environments = {key: pages.name_environment(facts) for key, facts in self.environments.items()}
+        overview = pages.overview(self.cases, environments)
+        yield "index.html", _render_page("index.html", "Benchmarks: what changed lately", overview)
+        for number, document in enumerate(pages.lists_of_cases(self.cases, environments), 1):
+            name = pages.name_list(number)
+            yield name, _render_page(name, "Benchmarks: all cases", document)
+        yield f"data/{pages.INDEX}", pages.render_index(self.cases, self.environments, self.versions)
+        shared = frame("", "compare.html", pages.PLACEHOLDER, (f"data/{pages.INDEX}",))
+        yield "compare.html", render_page("Benchmarks: compare", (pages.COMPARING,), shared)
+        yield "feed.xml", render_feed(self.cases, _digest(self.store.where))
 
-    def _write_page(
-        self, name: str, title: str, document: Document, below: Markup = EMPTY, scripts: tuple[str, ...] = ()
-    ) -> None:
-        self._write_file(name, render_page(title, (document,), frame("", name, below, scripts)))
-
-    def _write_file(self, name: str, text: str) -> None:
+    def _write_file(self, name: str, text: str) -> bool:
         self.files.add(name)
-        self.others += write_changed(self.folder / name, text)
+        return write_changed(self.folder / name, text)
+
+
+def _render_page(name: str, title: str, document: Document) -> str:
+    return render_page(title, (document,), frame("", name))
 
 
 def _choose_processes(activity: Sequence[CaseActivity]) -> int:
@@ -389,13 +350,6 @@ def _find_files(folder: Path, made_from: str) -> list[str]:
 # ---- the work of one process -------------------------------------------------------------------------------------
 
 SLUG = re.compile("[^a-z0-9]+")
-Entries = NDArray[np.float64]
-"""One in each line: a store may have a million of them, and tuples would take five times as much."""
-TIMES, RATIOS = 6, 7
-"""The length of one entry: case, environment, timer, median, low, high; case, environment, baseline, verdict, ratio,
-low, high. A value that is not a number is a position in a list of `SiteIndex`."""
-NUMBERS = 3
-"""The last ones of an entry are no positions."""
 CALL = "benchaxVersion("
 DIGITS = 6
 
@@ -411,11 +365,10 @@ class WrittenCase:
     """Facts by fingerprint."""
     versions: Mapping[str, str]
     """Name → when it was measured first."""
-    timers: Sequence[str]
-    baselines: Sequence[str]
-    times: Entries
-    """The number of the version precedes each of them."""
-    ratios: Entries
+    times: Mapping[tuple[str, ...], str]
+    """The newest entry of each version in each environment: case, fingerprint, timer, median, low, high."""
+    ratios: Mapping[tuple[str, ...], str]
+    """The same for each baseline: case, fingerprint, baseline, verdict, ratio, low, high."""
 
 
 class CaseWriter:
@@ -435,28 +388,21 @@ class CaseWriter:
         title = pages.shorten_label(activity.case.label)[:LONGEST_TITLE]
         text = render_page(title, pages.documents(found), frame("../"))
         is_changed = write_changed(self.folder / "cases" / page, text)
-        environments = Numbering({fingerprint: place for place, fingerprint in enumerate(facts)})
-        versions, timers, baselines = Numbering(), Numbering(), Numbering()
-        first_seen = dict[str, str]()
-
-        def number(name: str, at: str, fingerprint: str) -> tuple[int, ...]:
-            """Returns what an entry begins with: version, case, and environment."""
-            first_seen[name] = min(at, first_seen.get(name, at))
-            return versions[name], activity.id, environments[fingerprint]
-
-        times, ratios = list[Sequence[Any]](), list[Sequence[Any]]()
+        seen = [(pages.version_of_row(row), row.started_at) for row in rows]
+        times, ratios = dict[tuple[str, ...], str](), dict[tuple[str, ...], str]()
         for row in rows:
-            where = number(pages.version_of_row(row), row.started_at, row.fingerprint)
             if row.median_s is not None:
-                times.append((*where, timers[row.timer or ""], row.median_s, row.low_s, row.high_s))
+                words, numbers = (row.fingerprint, row.timer or ""), (row.median_s, row.low_s, row.high_s)
+                times[pages.version_of_row(row), row.fingerprint] = encode_entry(activity.id, words, numbers)
         for c in compared:
             version, env = c.candidate, c.environment
             if version.commit and env is not None and c.metric == "run" and c.ratio is not None:
-                where = number(pages.name_version(version.commit, version.is_dirty), c.compared_at, env.fingerprint)
-                ratios.append((*where, baselines[c.baseline.label], VERDICTS.index(c.verdict), c.ratio, c.low, c.high))
-        summary = pages.summarize(activity, found, page, environments)
-        numbers = list_entries(times, TIMES), list_entries(ratios, RATIOS)
-        return WrittenCase(summary, is_changed, facts, first_seen, list(timers), list(baselines), *numbers)
+                name = pages.name_version(version.commit, version.is_dirty)
+                seen.append((name, c.compared_at))
+                words = (env.fingerprint, c.baseline.label, c.verdict)
+                ratios[name, *words[:2]] = encode_entry(activity.id, words, (c.ratio, c.low, c.high))
+        first_seen = {name: min(at for _, at in each) for name, each in group_by(seen, lambda one: one[0]).items()}
+        return WrittenCase(pages.summarize(activity, found, page), is_changed, facts, first_seen, times, ratios)
 
     def _describe_environments(self, rows: Sequence[Row], compared: Sequence[Comparison]) -> dict[str, dict[str, str]]:
         """Their facts by fingerprint, in the order in which they came."""
@@ -467,57 +413,14 @@ class CaseWriter:
         others = {c.environment.fingerprint: c.environment for c in compared if c.environment is not None}
         return found | {key: pages.describe_facts(env) for key, env in others.items() if key not in found}
 
-    def write_version(self, numbers: tuple[str, Entries, Entries]) -> bool:
-        """Writes the file of a version: its name, times, and ratios. Returns whether it is another one than before."""
-        return write_changed(self.folder / "data" / file_of(numbers[0]), render_numbers(*numbers))
+
+def encode_entry(case: int, words: Iterable[str], numbers: Iterable[float | None]) -> str:
+    """As JSON. All texts are ASCII, without anything that could end the script or a comment."""
+    known = (f"{v:.{DIGITS}g}" if v is not None and math.isfinite(v) else "null" for v in numbers)
+    return f"[{','.join((str(case), *map(json.dumps, words), *known))}]"
 
 
 def _histories(compared: Sequence[Comparison]) -> list[History]:
     """One for each metric and baseline; that with the newest comparison last."""
     newest_first = group_by(reversed(compared), lambda c: (c.metric, c.baseline.label))
     return [history(series[::-1]) for series in reversed(newest_first.values())]
-
-
-# ---- entries of many versions: before each is the place of its version -------------------------------------------
-
-
-def list_entries(listed: Sequence[Sequence[Any]], width: int) -> Entries:
-    """Makes entries from lists: each is a version, followed by as many numbers as `TIMES` or `RATIOS` states
-    (`width`). None becomes NaN."""
-    return np.array(listed, dtype=float).reshape(-1, 1 + width)
-
-
-def renumber(entries: Entries, columns: Mapping[int, Sequence[int]]) -> Entries:
-    """The entries with other numbers in some columns: each comes with the values that 0, 1, 2 … mean."""
-    found = entries.copy()
-    for column, places in columns.items():
-        found[:, column] = np.array(places, dtype=float)[entries[:, column].astype(int)]
-    return found
-
-
-def split_by_version(parts: Sequence[Entries], width: int, versions: int) -> list[Entries]:
-    """The entries of each version, in their order."""
-    entries = np.concatenate((list_entries((), width), *parts))
-    ordered = entries[entries[:, 0].argsort(kind="stable")]
-    ends = ordered[:, 0].searchsorted(range(versions + 1))
-    return [ordered[a:b, 1:] for a, b in pairwise(ends)]
-
-
-def render_numbers(name: str, times: Entries, ratios: Entries) -> str:
-    """The script: of each case in each environment the newest entry, in the order of cases."""
-    newest_times = {tuple(entry[:2]): entry for entry in times.tolist()}
-    newest_ratios = {tuple(entry[:3]): entry for entry in ratios.tolist()}
-    document = f'{{"times":{_columns(newest_times, TIMES)},"ratios":{_columns(newest_ratios, RATIOS)}}}'
-    # Like all texts, the name is ASCII, without anything that could end the script or a comment.
-    return f"{CALL}{json.dumps(file_of(name))},{document});\n"
-
-
-def _columns(entries: Mapping[Any, Sequence[float]], width: int) -> str:
-    columns: Iterable[Sequence[float]] = (
-        zip(*(entries[key] for key in sorted(entries)), strict=True) if entries else ((),) * width
-    )
-    texts = (
-        [str(int(v)) if i < width - NUMBERS else f"{v:.{DIGITS}g}" if math.isfinite(v) else "null" for v in column]
-        for i, column in enumerate(columns)
-    )
-    return "[" + ",".join(f"[{','.join(column)}]" for column in texts) + "]"

@@ -1,6 +1,21 @@
 "use strict";
 // What the page does: charts when they come into view, parts that open, a filter for them, colours, and paper.
 
+// A field above `before` that hides the rows in whose text the typed words do not occur.
+function makeFilter(id, before, rowsOf, textOf) {
+  const field = make("input", { type: "search", id, placeholder: "name", autocomplete: "off" });
+  const count = make("span", { role: "status" });
+  field.addEventListener("input", () => {
+    const wanted = field.value.toLowerCase();
+    const rows = rowsOf();
+    for (const row of rows) row.hidden = !textOf(row).toLowerCase().includes(wanted);
+    count.textContent = wanted ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
+  });
+  const bar = make("div", { class: "filter", role: "search" }, make("label", { for: id }, "Show only "), field, " ", count);
+  before.before(bar);
+  return bar;
+}
+
 (() => {
   const plots = new Map();
   const read = new Map();
@@ -46,22 +61,9 @@
   openTarget();
 
   if (parts.length > 3) {
-    const bar = make("div", { class: "filter", role: "search" });
-    const field = make("input", { type: "search", id: "filter", placeholder: "name", autocomplete: "off" });
-    const count = make("span", { role: "status" });
+    const bar = makeFilter("filter", parts[0], () => parts, (part) => part.querySelector("summary").textContent);
     const all = make("button", { type: "button" }, "Open all");
-    const label = make("label", { for: "filter" }, "Show only ");
-    bar.append(label, field, " ", all, " ", count);
-    parts[0].before(bar);
-    field.addEventListener("input", () => {
-      const wanted = field.value.toLowerCase();
-      let n = 0;
-      for (const part of parts) {
-        part.hidden = !part.querySelector("summary").textContent.toLowerCase().includes(wanted);
-        n += part.hidden ? 0 : 1;
-      }
-      count.textContent = `${n} of ${parts.length}`;
-    });
+    bar.append(" ", all);
     all.addEventListener("click", () => {
       const isOpening = all.textContent === "Open all";
       parts.forEach((part) => { part.open = isOpening && !part.hidden; });

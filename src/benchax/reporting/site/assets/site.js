@@ -5,43 +5,21 @@
 // intervals overlap; no verdict is made here.
 
 const { benchaxIndex, benchaxVersion } = (() => {
-  const build = (tag, attributes = {}, ...content) => {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...content);
-    return element;
-  };
-  const makeFilter = (id, rowsOf, before) => {
-    const field = build("input", { type: "search", id, placeholder: "name", autocomplete: "off" });
-    const count = build("span", { role: "status" });
-    const apply = () => {
-      const wanted = field.value.toLowerCase();
-      const rows = rowsOf();
-      let n = 0;
-      for (const row of rows) {
-        row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
-        n += row.hidden ? 0 : 1;
-      }
-      count.textContent = wanted ? `${n} of ${rows.length}` : "";
-    };
-    field.addEventListener("input", apply);
-    before.before(build("div", { class: "filter", role: "search" }, build("label", { for: id }, "Show only "), field, " ", count));
-    return apply;
-  };
+  const textOf = (row) => row.cells[0].textContent;
 
   // ---- the list of cases ----
 
   const list = /(^|\/)cases(-\d+)?\.html$/.test(location.pathname) && document.querySelector("main .wide");
   const isOneOfSeveral = document.querySelector("main a[href='cases.html'], main a[href^='cases-']");
   if (list && (isOneOfSeveral || list.querySelectorAll("tbody tr").length > 3)) {
-    makeFilter("filter-cases", () => [...list.querySelectorAll("tbody tr")], list);
+    makeFilter("filter-cases", list, () => [...list.querySelectorAll("tbody tr")], textOf);
     if (isOneOfSeveral) addElsewhere(document.getElementById("filter-cases"));
   }
 
   // Cases on the other pages of the list that the filter asks for: the index of the site has the names of all.
   function addElsewhere(field) {
     const MOST = 50;
-    const place = build("div", { id: "elsewhere" });
+    const place = make("div", { id: "elsewhere" });
     list.before(place);
     const here = new Set([...list.querySelectorAll("tbody a")].map((link) => link.getAttribute("href")));
     const show = () => {
@@ -50,10 +28,10 @@ const { benchaxIndex, benchaxVersion } = (() => {
       const found = wanted ? Object.values(index.cases).filter(isFound) : [];
       if (!found.length) return place.replaceChildren();
       const count = `${found.length} on other pages${found.length > MOST ? `, the first ${MOST} of which are` : ""}:`;
-      const links = found.slice(0, MOST).map(([label, page]) => build("li", {}, build("a", { href: `cases/${page}` }, label)));
-      place.replaceChildren(build("p", { role: "status" }, count), build("ul", {}, ...links));
+      const links = found.slice(0, MOST).map(([label, page]) => make("li", {}, make("a", { href: `cases/${page}` }, label)));
+      place.replaceChildren(make("p", { role: "status" }, count), make("ul", {}, ...links));
     };
-    const fail = (error) => place.replaceChildren(build("p", { class: "bad" }, error.message));
+    const fail = (error) => place.replaceChildren(make("p", { class: "bad" }, error.message));
     field.addEventListener("input", () => loadIndex().then(show, fail));
   }
 
@@ -67,7 +45,7 @@ const { benchaxIndex, benchaxVersion } = (() => {
 
   // A page from disk may load scripts, and nothing else.
   const run = (file) => new Promise((resolve, reject) => {
-    const script = build("script", { src: `data/${file}` });
+    const script = make("script", { src: `data/${file}` });
     script.addEventListener("load", resolve);
     script.addEventListener("error", () => reject(new Error(`data/${file} could not be read`)));
     document.head.append(script);
@@ -81,13 +59,12 @@ const { benchaxIndex, benchaxVersion } = (() => {
     if (!index) await run("index.js");
   };
   const readVersion = (file, { times, ratios }) => {
-    const transpose = (columns) => (columns[0] || []).map((_, i) => columns.map((column) => column[i]));
     const found = { times: new Map(), ratios: new Map(), environments: new Set() };
-    for (const [id, where, timer, median, low, high] of transpose(times)) {
+    for (const [id, where, timer, median, low, high] of times) {
       found.environments.add(where);
       found.times.set(`${id} ${where}`, { timer, median, low, high });
     }
-    for (const [id, where, baseline, verdict, ratio, low, high] of transpose(ratios)) {
+    for (const [id, where, baseline, verdict, ratio, low, high] of ratios) {
       found.environments.add(where);
       const key = `${id} ${where}`;
       if (!found.ratios.has(key)) found.ratios.set(key, new Map());
@@ -100,10 +77,10 @@ const { benchaxIndex, benchaxVersion } = (() => {
     index = found;
     const place = document.getElementById("versions");
     if (!place) return;
-    if (!index.versions.length) return place.replaceChildren(build("p", {}, "There is no version with a number yet."));
-    result = build("div", { id: "side-by-side" });
+    if (!index.versions.length) return place.replaceChildren(make("p", {}, "There is no version with a number yet."));
+    result = make("div", { id: "side-by-side" });
     sides = NAMES.map(makeSide);
-    place.replaceChildren(build("div", { class: "sides" }, ...sides.map((side) => side.set)), result);
+    place.replaceChildren(make("div", { class: "sides" }, ...sides.map((side) => side.set)), result);
     const wanted = new URLSearchParams(location.hash.slice(1));
     const at = (name, otherwise) => {
       const found = index.versions.findIndex(([, , file]) => file === `${wanted.get(name)}.js`);
@@ -116,41 +93,41 @@ const { benchaxIndex, benchaxVersion } = (() => {
   };
   const makeSide = (name) => {
     const id = name.toLowerCase();
-    const version = build("select", { id: `${id}-version` });
-    const where = build("select", { id: `${id}-where` });
-    index.versions.forEach(([text, day], i) => version.append(build("option", { value: i }, `${text} · ${day}`)));
-    const set = build("fieldset", {}, build("legend", {}, name),
-      build("label", { for: version.id }, "Version"), version, build("label", { for: where.id }, "Machine and JAX"), where);
+    const version = make("select", { id: `${id}-version` });
+    const where = make("select", { id: `${id}-where` });
+    index.versions.forEach(([text, day], i) => version.append(make("option", { value: i }, `${text} · ${day}`)));
+    const set = make("fieldset", {}, make("legend", {}, name),
+      make("label", { for: version.id }, "Version"), version, make("label", { for: where.id }, "Machine and JAX"), where);
     const side = { set, version, where, found: null };
     version.addEventListener("change", () => choose(side).then(show, fail));
     where.addEventListener("change", show);
     return side;
   };
-  const fail = (error) => { result.replaceChildren(build("p", { class: "bad" }, error.message)); };
+  const fail = (error) => { result.replaceChildren(make("p", { class: "bad" }, error.message)); };
   const fileOf = (side) => index.versions[Number(side.version.value)][2];
 
   // Where the version was measured; what was chosen stays if it can.
   const choose = async (side, wanted = side.where.value) => {
     side.found = await load(fileOf(side));
-    const places = [...side.found.environments].sort((a, b) => a - b);
-    side.where.replaceChildren(...places.map((i) => build("option", { value: i }, index.environments.names[i])));
-    if (places.map(String).includes(wanted)) side.where.value = wanted;
+    const places = Object.keys(index.environments).filter((key) => side.found.environments.has(key));
+    side.where.replaceChildren(...places.map((key) => make("option", { value: key }, index.environments[key].name)));
+    if (places.includes(wanted)) side.where.value = wanted;
   };
 
   // What keeps times apart: facts of the fingerprint that differ. Another backend keeps everything apart.
   const differences = (a, b) => {
     if (a === b) return [];
-    const [one, other] = [index.environments.own[a] || {}, index.environments.own[b] || {}];
+    const [one, other] = [a, b].map((key) => index.environments[key].own);
     const names = [...new Set([...Object.keys(one), ...Object.keys(other)])].filter((name) => one[name] !== other[name]);
     return names.map((name) => [name, one[name] ?? "unknown", other[name] ?? "unknown"]);
   };
 
   const show = () => {
     if (sides.some((side) => !side.found)) return;
-    const [a, b] = sides.map((side) => Number(side.where.value));
+    const [a, b] = sides.map((side) => side.where.value);
     const [one, other] = sides.map((side) => side.found);
     if (sides.some((side) => side.where.value === "")) {
-      return result.replaceChildren(build("p", { class: "warning" }, "One of the two versions has no number."));
+      return result.replaceChildren(make("p", { class: "warning" }, "One of the two versions has no number."));
     }
     const names = new URLSearchParams({ a: fileOf(sides[0]).slice(0, -3), b: fileOf(sides[1]).slice(0, -3), "at-a": a, "at-b": b });
     history.replaceState(null, "", `#${names}`);
@@ -160,27 +137,27 @@ const { benchaxIndex, benchaxVersion } = (() => {
     if (!backend) blocks.push(...tabulate(one, other, a, b, !found.length));
     result.replaceChildren(...blocks);
     const table = result.querySelector(".wide");
-    if (table) makeFilter("filter-rows", () => [...table.querySelectorAll("tbody tr")], table);
+    if (table) makeFilter("filter-rows", table, () => [...table.querySelectorAll("tbody tr")], textOf);
   };
 
   const describe = (found, backend) => {
     if (!found.length) return [];
     if (backend) {
       const text = `Not compared: one was measured on ${backend[1]}, the other on ${backend[2]}.`;
-      return [build("p", { class: "warning", role: "status" }, text)];
+      return [make("p", { class: "warning", role: "status" }, text)];
     }
-    const head = build("p", { class: "warning", role: "status" },
+    const head = make("p", { class: "warning", role: "status" },
       "These environments differ, so no ratio of times is given: only ratios to one baseline, each taken on its own machine, "
       + "stand side by side. `benchax compare --jax` measures two versions of JAX on one machine.");
-    const rows = found.map((cells) => build("tr", {}, ...cells.map((text, i) => build(i ? "td" : "th", i ? {} : { scope: "row" }, text))));
-    const title = build("summary", {}, `${found.length === 1 ? "1 difference" : `${found.length} differences`}: ${found.slice(0, 3).map(([name]) => name).join(", ")}`);
-    return [head, build("details", {}, title, build("div", { class: "wide" }, build("table", {}, build("tbody", {}, ...rows))))];
+    const rows = found.map((cells) => make("tr", {}, ...cells.map((text, i) => make(i ? "td" : "th", i ? {} : { scope: "row" }, text))));
+    const title = make("summary", {}, `${found.length === 1 ? "1 difference" : `${found.length} differences`}: ${found.slice(0, 3).map(([name]) => name).join(", ")}`);
+    return [head, make("details", {}, title, make("div", { class: "wide" }, make("table", {}, make("tbody", {}, ...rows))))];
   };
 
   const writeInterval = (value, low, high, write) => (low === null || high === null ? write(value) : `${write(value)} (${write(low)} – ${write(high)})`);
   const writeTime = (time) => (time ? writeInterval(time.median, time.low, time.high, (s) => writeSeconds(s)) : "not measured");
   const writeChange = (ratio) => `${ratio >= 1 ? "+" : "−"}${writeNumber(Math.abs(100 * (ratio - 1)), 2)} %`;
-  const writeRatio = (ratio) => (ratio ? `${writeInterval(ratio.ratio, ratio.low, ratio.high, writeChange)} ${index.verdicts[ratio.verdict]}` : "not compared");
+  const writeRatio = (ratio) => (ratio ? `${writeInterval(ratio.ratio, ratio.low, ratio.high, writeChange)} ${ratio.verdict}` : "not compared");
 
   const tabulate = (one, other, a, b, isAlike) => {
     const has = (found, where) => [...found.times.keys(), ...found.ratios.keys()].filter((key) => key.endsWith(` ${where}`)).map((key) => key.split(" ")[0]);
@@ -188,26 +165,26 @@ const { benchaxIndex, benchaxVersion } = (() => {
     const cases = Object.entries(index.cases).filter(([id]) => ids.has(id)).sort(([, p], [, q]) => (p[0] < q[0] ? -1 : 1));
     const shared = new Set();
     for (const [id] of cases) for (const name of one.ratios.get(`${id} ${a}`)?.keys() || []) if (other.ratios.get(`${id} ${b}`)?.has(name)) shared.add(name);
-    const baselines = [...shared].sort((p, q) => p - q);
+    const baselines = [...shared].sort();
     const heads = ["case", "time before", "time after"];
     if (isAlike) heads.push("ratio of medians, not judged", "intervals");
-    for (const name of baselines) heads.push(`before, against ${index.baselines[name]}`, `after, against ${index.baselines[name]}`);
+    for (const name of baselines) heads.push(`before, against ${name}`, `after, against ${name}`);
     const rows = cases.map(([id, [label, page]]) => {
       const times = [one.times.get(`${id} ${a}`), other.times.get(`${id} ${b}`)];
       const cells = [writeTime(times[0]), writeTime(times[1])];
       if (isAlike) cells.push(...compareTimes(...times));
       for (const name of baselines) cells.push(writeRatio(one.ratios.get(`${id} ${a}`)?.get(name)), writeRatio(other.ratios.get(`${id} ${b}`)?.get(name)));
-      const name = build("th", { scope: "row", class: "c" }, build("a", { href: `cases/${page}` }, label));
-      return build("tr", {}, name, ...cells.map((text) => build("td", { class: "n" }, text)));
+      const name = make("th", { scope: "row", class: "c" }, make("a", { href: `cases/${page}` }, label));
+      return make("tr", {}, name, ...cells.map((text) => make("td", { class: "n" }, text)));
     });
-    const head = build("thead", {}, build("tr", {}, ...heads.map((text, i) => build("th", { scope: "col", class: i ? "n" : "c" }, text))));
-    const count = build("p", { role: "status", class: "faint" }, `${cases.length} ${cases.length === 1 ? "case" : "cases"}`);
-    return [count, build("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "side by side" }, build("table", {}, head, build("tbody", {}, ...rows)))];
+    const head = make("thead", {}, make("tr", {}, ...heads.map((text, i) => make("th", { scope: "col", class: i ? "n" : "c" }, text))));
+    const count = make("p", { role: "status", class: "faint" }, `${cases.length} ${cases.length === 1 ? "case" : "cases"}`);
+    return [count, make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "side by side" }, make("table", {}, head, make("tbody", {}, ...rows)))];
   };
 
   const compareTimes = (one, other) => {
     if (!one || !other) return ["", ""];
-    if (one.timer !== other.timer) return [`timed by ${index.timers[one.timer]}, then by ${index.timers[other.timer]}`, ""];
+    if (one.timer !== other.timer) return [`timed by ${one.timer}, then by ${other.timer}`, ""];
     const isKnown = [one.low, one.high, other.low, other.high].every((end) => end !== null);
     const overlap = !isKnown ? "not known" : one.low <= other.high && other.low <= one.high ? "overlap" : "apart";
     return [one.median > 0 ? `${writeNumber(other.median / one.median, 3)} ×` : "", overlap];
