@@ -37,8 +37,8 @@ Style = Literal["", "good", "bad", "warning", "info", "faint", "title"]
 """The meaning of a text or a mark. A terminal, a page and a figure have their own colours for it."""
 MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
 """The marks of remarks."""
-Quantity = Literal["seconds", "bytes", "flop", "change", ""]
-"""How an axis shows a number. A change is a ratio: 1.05 is +5 %."""
+Quantity = Literal["seconds", "bytes", "flop", "count", "change", ""]
+"""How an axis shows a number. A change is a ratio: 1.05 is +5 %. Counts are whole numbers."""
 Symbol = Literal["circle", "diamond", "left", "right"]
 
 
@@ -242,11 +242,6 @@ class Outline:
     columns: tuple[OutlineColumn, ...]
     entries: tuple[OutlineEntry, ...]
     note: str = ""
-
-    @property
-    def totals(self) -> tuple[float, ...]:
-        """Returns the totals of the known values."""
-        return tuple(sum(entry.values[i] or 0 for entry in self.entries) for i in range(len(self.columns)))
 
 
 # ---- charts ----------------------------------------------------------------------------------------------------------
@@ -549,16 +544,19 @@ MOST_ROWS = 60
 def tabulate_outline(outline: Outline) -> Table:
     """Makes a table, for media that cannot unfold an outline. It has whole levels as long as they fit, and as many
     of the outermost boxes as fit."""
-    shown, left_out = outline.entries[:MOST_ROWS], len(outline.entries) - MOST_ROWS
-    lines = [_describe_row(outline, *row) for row in _walk(shown, 0, _count_levels(shown))]
+    boxes, left_out = list(_walk(outline.entries[:MOST_ROWS], 0)), len(outline.entries) - MOST_ROWS
+    depths = sorted(depth for depth, _ in boxes)
+    deepest = depths[MOST_ROWS] - 1 if len(depths) > MOST_ROWS else max(depths, default=0)
+    lines = [_describe_row(outline, *box, deepest) for box in boxes if box[0] <= deepest]
     note = f"{outline.note} {left_out} other boxes are not in this table." if left_out > 0 else outline.note
     names = (TableColumn("box", "words", 24), *(TableColumn(column.name) for column in outline.columns))
     columns = (*names, TableColumn("where", "words", 16), TableColumn("what", "words", 24))
     return tabulate(columns, lines, note=note).without_empty_columns(kept=(0,))
 
 
-def _describe_row(outline: Outline, depth: int, entry: OutlineEntry, inside: int) -> tuple[str, ...]:
-    """`inside`: how many boxes inside of it are not listed."""
+def _describe_row(outline: Outline, depth: int, entry: OutlineEntry, deepest: int) -> tuple[str, ...]:
+    """A box at the deepest listed level says how many are inside of it."""
+    inside = len(list(_walk(entry.parts, 0))) if depth == deepest else 0
     numbers = (
         UNKNOWN if value is None else describe_value(value, column.quantity) if value else ""
         for value, column in zip(entry.values, outline.columns, strict=True)
@@ -567,23 +565,10 @@ def _describe_row(outline: Outline, depth: int, entry: OutlineEntry, inside: int
     return (f"{INDENT * depth}{entry.kind} {entry.name}".strip(), *numbers, entry.source, what)
 
 
-def _count_inside(entry: OutlineEntry) -> int:
-    return sum(1 + _count_inside(part) for part in entry.parts)
-
-
-def _count_levels(entries: Sequence[OutlineEntry]) -> int:
-    levels, count, level = 0, 0, list(entries)
-    while level and count + len(level) <= MOST_ROWS:
-        levels, count = levels + 1, count + len(level)
-        level = [part for entry in level for part in entry.parts]
-    return levels
-
-
-def _walk(entries: Sequence[OutlineEntry], depth: int, levels: int) -> Iterator[tuple[int, OutlineEntry, int]]:
+def _walk(entries: Sequence[OutlineEntry], depth: int) -> Iterator[tuple[int, OutlineEntry]]:
     for entry in entries:
-        is_last = depth + 1 == levels
-        yield depth, entry, _count_inside(entry) if is_last else 0
-        yield from () if is_last else _walk(entry.parts, depth + 1, levels)
+        yield depth, entry
+        yield from _walk(entry.parts, depth + 1)
 
 
 # Documents as JSON, for a process that waits for another one's: blocks with the names of their types.

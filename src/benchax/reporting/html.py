@@ -88,7 +88,6 @@ _INLINE = {
     ".wide": "margin:4px 0 0 0;overflow-x:auto;",
 }
 """The styles of elements in a notebook, by tag and by class."""
-LEAST_PACKED = 400
 SEVERITIES = {"error": "error: ", "warning": "warning: ", "info": ""}
 """The meaning of a mark, for readers who do not see it."""
 KINDS = {"numbers": "n", "names": "c", "words": ""}
@@ -232,7 +231,7 @@ class BlockWriter:
         note = [element("p", chart.note, css_class="faint")] if chart.note else []
         # Names need space. A chart of one value need not be wide.
         is_broad = chart.is_broad or chart.beside or any(isinstance(mark, Cells | Tree) for mark in chart.marks)
-        content = (caption, *note, element("div", css_class="plot"), _embed(encode_chart(chart)))
+        content = (caption, *note, element("div", css_class="plot"), _embed(encode(chart)))
         return element("figure", *content, css_class="broad" if is_broad else "")
 
     def _draw_chart(self, chart: Chart) -> Markup:
@@ -252,35 +251,32 @@ class BlockWriter:
         if not self.is_page:
             return self._tag("section", caption, folded, note)
         boxes = element("div", css_class="boxes")
-        return element("section", caption, boxes, folded, note, _embed(encode_outline(outline)), css_class="outline")
+        return element("section", caption, boxes, folded, note, _embed(encode(outline)), css_class="outline")
 
 
 def _embed(value: Any) -> Markup:
-    """JSON in which no browser finds the end of the block, or a comment; long data are packed (zlib, then base64):
-    numbers are most of a page, and take less than half of the room."""
+    """Packs JSON (zlib, then base64): numbers are most of a page, and take less than half of the room. No browser finds
+    the end of the block in it, or a comment."""
     data = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    if len(data) >= LEAST_PACKED:
-        packed = base64.b64encode(zlib.compress(data.encode())).decode()
-        return Markup(f"<script type='text/plain'>{packed}</script>")
-    inert = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(f"<script type='application/json'>{inert}</script>")
+    packed = base64.b64encode(zlib.compress(data.encode())).decode()
+    return Markup(f"<script type='text/plain'>{packed}</script>")
 
 
-# ---- charts as plain values for JSON, from which `assets/charts.js` draws them -----------------------------------
+# ---- charts and outlines as plain values for JSON, from which the scripts in `pages/assets` draw them ----------------
 #
 # Numbers have at least six significant digits, and bars nine: a page is for reading, and the store has them all. Lists
-# of numbers are the bulk of a page and therefore written as integers with one exponent, or as a range.
+# of numbers are the bulk of a page and therefore written as integers with one exponent.
 
 DIGITS, FINE_DIGITS = 6, 9
 MOST_DECADES = 5
 """Lists that span more are written number by number."""
 
 
-def encode_chart(part: Any) -> dict[str, Any]:
-    """Encodes a chart or a part of one: its fields by their names, without those that have their default. A mark also
-    has its type."""
+def encode(part: Any) -> dict[str, Any]:
+    """Encodes a chart, an outline, or a part of one: its fields by their names, without those that have their default.
+    A mark also has its type."""
     found: dict[str, Any] = {"type": type(part).__name__} if isinstance(part, Mark) else {}
-    digits = DIGITS if isinstance(part, Points | Line | Cells) else FINE_DIGITS
+    digits = DIGITS if isinstance(part, Points | Line | Cells | OutlineEntry) else FINE_DIGITS
     for f in fields(part):
         value = getattr(part, f.name)
         if f.name == "intervals":  # two lists are shorter than many pairs
@@ -295,10 +291,6 @@ def _encode_field(value: Any, digits: int) -> Any:
     match value:
         case AxisTick():
             return [finite_number(value.at), value.text, value.style]
-        case (str(), *_):
-            # Texts that repeat (the operations of a profile) are written once.
-            places = {text: place for place, text in enumerate(dict.fromkeys(value))}
-            return {"names": list(places), "at": list(map(places.get, value))} if len(places) < len(value) else value
         case (int() | float() | None, *_):
             return encode_numbers(value, digits)
         case tuple():
@@ -306,63 +298,25 @@ def _encode_field(value: Any, digits: int) -> Any:
         case float():
             return finite_number(value)
         case _:
-            return encode_chart(value) if is_dataclass(value) else value
-
-
-# Outlines, from which `assets/outlines.js` draws boxes. An entry is a list without its empty end: [name, kind, values,
-# detail, source, key + 1, reads, parts]. A list holds each text once, and entries hold the text's position in it.
-
-
-def encode_outline(outline: Outline) -> dict[str, Any]:
-    texts: dict[str, int] = {"": 0}
-    entries = [_encode_entry(entry, texts) for entry in outline.entries]
-    return {
-        "caption": outline.caption,
-        "columns": [[column.name, column.quantity] for column in outline.columns],
-        "totals": [finite_number(total, DIGITS) for total in outline.totals],
-        "texts": list(texts),
-        "entries": entries,
-    }
-
-
-def _encode_entry(entry: OutlineEntry, texts: dict[str, int]) -> list[Any]:
-    words = (entry.name, entry.kind, entry.detail, entry.source)
-    name, kind, detail, source = (texts.setdefault(text, len(texts)) for text in words)
-    values = [finite_number(value, DIGITS) for value in entry.values]
-    parts = [_encode_entry(part, texts) for part in entry.parts]
-    key = 0 if entry.key is None else entry.key + 1
-    made = [name, kind, values, detail, source, key, list(entry.reads), parts]
-    while made and made[-1] in (0, []):
-        made.pop()
-    return made
+            return encode(value) if is_dataclass(value) else value
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------------
 
 
 def encode_numbers(values: Iterable[float | None], digits: int = DIGITS) -> Any:
-    """A list, in which None stays null; or {"from": 3, "step": 0.5, "n": 3} of 3, 3.5, 4; or {"e": -9, "v": [12]} of
-    12e-9."""
+    """A list, in which None stays null; or {"e": -9, "v": [12]} of 12e-9."""
     listed = [None if v is None or not math.isfinite(v) else v for v in values]
-    known = [v for v in listed if v is not None]
-    if len(listed) > 2 and len(known) == len(listed) and _is_range(known):
-        return {"from": known[0], "step": (known[-1] - known[0]) / (len(known) - 1), "n": len(known)}
-    sizes = [abs(v) for v in known if v]
-    is_whole = all(v < 10**digits and float(v).is_integer() for v in sizes)
-    if is_whole or len(sizes) < 2 or max(sizes) > min(sizes) * 10**MOST_DECADES:
+    sizes = [abs(v) for v in listed if v]
+    if all(v < 1e15 and float(v).is_integer() for v in sizes):
+        return [None if v is None else int(v) for v in listed]
+    if len(sizes) < 2 or max(sizes) > min(sizes) * 10**MOST_DECADES:
         return [finite_number(v, digits) for v in listed]
     # The smallest one keeps all its digits. For bars, digits count from the largest.
     exponent = math.floor(math.log10(min(sizes) if digits == DIGITS else max(sizes))) - digits + 1
     # A power of ten below one is not exact, its inverse is.
     factor, divisor = (10**-exponent, 1) if exponent < 0 else (1, 10**exponent)
     return {"e": exponent, "v": [None if v is None else round(v * factor / divisor) for v in listed]}
-
-
-def _is_range(values: Sequence[float]) -> bool:
-    first, step = values[0], (values[-1] - values[0]) / (len(values) - 1)
-    # As exact as numbers with this many digits.
-    room = 10**-FINE_DIGITS * max(abs(first), abs(values[-1]))
-    return all(abs(v - first - i * step) <= room for i, v in enumerate(values))
 
 
 def finite_number(value: float | None, digits: int = FINE_DIGITS) -> float | int | None:
@@ -451,9 +405,8 @@ def _render_part(part: Document, id: str, is_open: bool) -> Markup:
     rest = [block for block in part.blocks if block is not head]
     writer = BlockWriter(level=2)
     title = element("summary", element("h2", head.text, css_class=head.style))
-    # An attribute without a value is the only way to mark it as open.
-    opened = Markup(begin("details", css_class="part", id=id).removesuffix(">") + (" open>" if is_open else ">"))
-    return Markup(opened + title + "".join(writer.render_answers(head)) + writer.render(rest) + "</details>")
+    content = (title, *writer.render_answers(head), writer.render(rest))
+    return element("details", *content, css_class="part", id=id, open="open" if is_open else "")
 
 
 def asset_text(name: str) -> str:

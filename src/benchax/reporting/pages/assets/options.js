@@ -58,7 +58,7 @@ function ticksBetween(axis, low, high, most) {
   }
   const [from, to] = [toValue(axis, low), toValue(axis, high)];
   if (!(to > from)) return [];
-  const step = niceStep(to - from, most, axis.quantity === "bytes");
+  const step = Math.max(axis.quantity === "count" ? 1 : 0, niceStep(to - from, most, axis.quantity === "bytes"));
   const digits = Math.max(3, Math.ceil(Math.log10(Math.max(Math.abs(from), Math.abs(to)) / step)) + 1);
   for (let n = Math.ceil(from / step - 1e-9); n * step <= to * (1 + 1e-12) && places.length < 60; n += 1) places.push(n * step);
   const write = (v) => trimZeros(writeValue(Math.abs(v) < step / 1e6 ? 0 : v, axis.quantity, digits));
@@ -97,8 +97,8 @@ function decodeMarks(chart) {
     if (isNamed) found.nth = labels.indexOf(mark.label);
     if (mark.type === "Shade") return found;
     if (mark.type === "Line") Object.assign(found, { x: decodeNumbers(mark.x), y: decodeNumbers(mark.y) });
-    if (mark.type === "Cells") Object.assign(found, { values: mark.values.map(decodeNumbers), words: mark.words.map(decodeTexts) });
-    found.texts = decodeTexts(mark.texts);
+    if (mark.type === "Cells") Object.assign(found, { values: mark.values.map(decodeNumbers) });
+    found.texts = mark.texts || [];
     return found;
   });
 }

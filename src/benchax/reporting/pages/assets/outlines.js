@@ -8,10 +8,10 @@ const MOST_FOUND = 300;
 class Outline {
   constructor(holder, data) {
     this.columns = data.columns;
-    this.totals = data.totals;
     this.all = [];
     this.byKey = new Map();
-    this.roots = data.entries.map((entry) => this.read(entry, data.texts, null));
+    this.roots = data.entries.map((entry) => this.read(entry, null));
+    this.totals = this.columns.map((_, i) => this.roots.reduce((sum, box) => sum + (box.values[i] || 0), 0));
     this.readers = new Map();
     for (const box of this.all) for (const key of box.reads) this.readers.set(key, [...(this.readers.get(key) || []), box.key]);
     this.found = null;
@@ -28,18 +28,17 @@ class Outline {
     holder.dataset.drawn = "yes";
   }
 
-  read(entry, texts, parent) {
-    const [name, kind, values = [], detail = 0, source = 0, place = 0, reads = [], parts = []] = entry;
-    const box = { name: texts[name], kind: texts[kind], values, detail: texts[detail], source: texts[source], key: place - 1, reads, parent, isOpen: false, shown: MOST_BOXES };
+  read({ name, kind = "", values, detail = "", source = "", key = null, reads, parts = [] }, parent) {
+    const box = { name, kind, values: decodeNumbers(values), detail, source, key, reads: decodeNumbers(reads), parent, isOpen: false, shown: MOST_BOXES };
     box.path = parent ? [...parent.path, box.name] : [box.name];
     this.all.push(box);
-    if (place) this.byKey.set(place - 1, box);
-    box.parts = parts.map((part) => this.read(part, texts, box));
+    if (key !== null) this.byKey.set(key, box);
+    box.parts = parts.map((part) => this.read(part, box));
     return box;
   }
 
   costs(box) {
-    return this.columns.map(([name, quantity], i) => {
+    return this.columns.map(({ name, quantity = "" }, i) => {
       const value = box.values[i];
       if (value === 0 || value === undefined) return { name, text: "" };
       // Operations and bytes say themselves what they are.
@@ -51,7 +50,7 @@ class Outline {
   makeHead() {
     const head = make("div", { class: "row head", "aria-hidden": "true" });
     head.append(make("span", { class: "sign" }), make("span", { class: "what" }, "box"));
-    this.columns.forEach(([name]) => head.append(make("span", { class: "cost" }, name)));
+    this.columns.forEach(({ name }) => head.append(make("span", { class: "cost" }, name)));
     return head;
   }
 
