@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 20_000
 """The number of characters that a row keeps of an error."""
+MOST_LISTED = 5
+"""Texts that a list names if its place does not say how many."""
 
 # C0 and C1 controls except tab and line break, direction marks and overrides, and line and paragraph separators.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -53,6 +56,16 @@ def cap(text: str, most: int = LONGEST_MESSAGE) -> str:
     note = f" … [{len(text):,} characters in all] … "
     end = most // 4
     return text[: most - end] + note + text[-end:]
+
+
+def list_some(texts: Sequence[str], most: int = MOST_LISTED, what: str = "") -> list[str]:
+    """The first ones, and at the end how many more there are: and 3 more functions.
+
+    Args:
+        what: of what there are more, in the plural.
+    """
+    left = len(texts) - most
+    return [*texts[:most], f"and {left} more {what}".rstrip()] if left > 0 else list(texts)
 
 
 def quote(value: object) -> str:

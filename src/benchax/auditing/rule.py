@@ -36,14 +36,13 @@ from benchax.experiments.lab import ChangedCase, Observation, WorkerLab
 from benchax.experiments.variant import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
+from benchax.printable import MOST_LISTED as MOST_LISTED
+from benchax.printable import list_some as list_some
 from benchax.program.evaluate import evaluate, look_up
 from benchax.program.index import TracedOp, Value
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
 from benchax.units import seconds, size
-
-MOST_LISTED = 5
-"""Lines of one kind in what a finding has seen."""
 
 RuleSubject = Literal["function", "program", "both"]
 
@@ -223,12 +222,6 @@ def rule(
 
 def page_of(rule_id: str) -> str:
     return f"docs/reference/rules/{rule_id}.md"
-
-
-def list_some(lines: Sequence[str], most: int = MOST_LISTED, what: str = "") -> list[str]:
-    """The first of them, and how many more there are (of `what`)."""
-    more = f"and {len(lines) - most} more {what}".rstrip()
-    return [*lines[:most], more] if len(lines) > most else list(lines)
 
 
 @dataclass(frozen=True)

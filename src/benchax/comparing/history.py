@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from benchax.model import METRICS, CaseId, Comparison, Environment, Metric
+from benchax.printable import list_some
 from benchax.renderers import SelfRendering
 from benchax.stats import changepoints
 from benchax.units import size
@@ -164,9 +165,7 @@ def _differences(one: Comparison, other: Comparison) -> Iterable[str]:
         yield "where one of the two ran is not known"
         return
     here = [then(name, a, b) for name, a, b in _unlike(one.environment, other.environment)]
-    yield from here[:MOST_DIFFERENCES]
-    if len(here) > MOST_DIFFERENCES:
-        yield f"and {len(here) - MOST_DIFFERENCES} more"
+    yield from list_some(here, MOST_DIFFERENCES)
     sides = ((one.baseline.jax, other.baseline.jax), (one.candidate.jax, other.candidate.jax))
     if not here and (jax := next(((a, b) for a, b in sides if a != b), None)):
         yield then("jax", *jax)

@@ -24,6 +24,7 @@ from benchax.measuring.record import Record
 from benchax.measuring.state import CallOutcome, label
 from benchax.measuring.timers.base import FRESH_COPIES, Subject
 from benchax.model import CallFloor, Measurement, Noise, Remark, Severity
+from benchax.printable import list_some
 from benchax.program.compiled import INLINE_FLOPS, lowered_flops
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.program.index import ELEMENTWISE, MOVES, TAKES
@@ -284,8 +285,7 @@ def _of_purity(record: Record, subject: Subject) -> Iterator[Remark]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+    return ", ".join(list_some(names, 3))
 
 
 def _of_program(record: Record, prepared: Prepared, subject: Subject) -> Iterator[Remark]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from benchax.grouping import group_by
+from benchax.printable import list_some
 from benchax.reporting.document import (
     Axis,
     Block,
@@ -314,8 +315,7 @@ def _program_rows(found: Inspection) -> Iterable[TextRow]:
 
 
 def _join_counts(pairs: Sequence[tuple[str, int]]) -> str:
-    more = f", and {len(pairs) - MOST_NAMED} more" if len(pairs) > MOST_NAMED else ""
-    return ", ".join(f"{n} {name}" for name, n in pairs[:MOST_NAMED]) + more
+    return ", ".join(list_some([f"{n} {name}" for name, n in pairs], MOST_NAMED))
 
 
 def _work(found: Inspection) -> Iterable[TextRow]:

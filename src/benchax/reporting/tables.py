@@ -11,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from benchax.grouping import group_by
 from benchax.model import Environment, Remark
+from benchax.printable import list_some
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
 from benchax.results.inspection import Peaks
 from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
@@ -144,13 +145,12 @@ def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
 
 def _run_line(run: StoredRun, date: str, name: str) -> tuple[str, ...]:
     failed = f", {run.failed} failed" if run.failed else ""
-    others = f" and {len(run.cases) - MOST_NAMES} more" if len(run.cases) > MOST_NAMES else ""
     device = run.backend if run.backend == "cpu" else run.device_kind
     return (
         run.run_id[:12],
         date,
         f"{run.rows}{failed}",
-        one_line(", ".join(run.cases[:MOST_NAMES]) + others),
+        one_line(", ".join(list_some(run.cases, MOST_NAMES))),
         (run.commit or "")[:8] + ("+" if run.is_dirty else ""),
         one_line(" · ".join(part for part in (run.host, device, run.jax and f"jax {run.jax}") if part)),
         one_line(name),

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from benchax.printable import drop_addresses
+from benchax.printable import drop_addresses, list_some
 from benchax.results.watch import Reason
 from benchax.specs import short_dtype
 from benchax.watching import frames
@@ -481,7 +481,7 @@ def _apart(then: str, now: str) -> str:
 
 
 def _few(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return ", ".join(list_some(paths, 3))
 
 
 def _of_leaf(path: str, now: ArrayLeaf, then: ArrayLeaf) -> Iterator[Reason]:

@@ -32,6 +32,7 @@ import numpy as np
 from benchax.errors import BenchaxError, NotMeasured, UsageError
 from benchax.grouping import group_by
 from benchax.model import Remark
+from benchax.printable import list_some
 from benchax.repeating import goes_on, once_a_round
 from benchax.results.watch import Compile, FunctionCount, Reason, ReasonKind, StepCompiles, Threads, Watch, WatchedSteps
 from benchax.units import seconds
@@ -318,8 +319,8 @@ def _problem(counted: list[Compile], what: str) -> str:
     for (name, defined), found in sorted(by_function.items(), key=lambda item: -_lost_seconds(item[1])):
         place = f" (defined at {defined})" if defined else ""
         lines.append(f"  {name}{place}: {len(found)}, {seconds(_lost_seconds(found))} by JAX's clock")
-        lines += [f"    at {c.where or 'an unknown line'}: {c.why}" for c in found[:MOST]]
-        lines += [f"    and {len(found) - MOST} more"] if len(found) > MOST else []
+        places = [f"at {c.where or 'an unknown line'}: {c.why}" for c in found]
+        lines += [f"    {place}" for place in list_some(places, MOST)]
     return "\n".join(lines)
 
 
