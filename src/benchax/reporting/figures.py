@@ -72,9 +72,6 @@ def draw_together(charts: Sequence[Chart]) -> Any:
 
 def _draw_into(canvas: Any, chart: Chart) -> None:
     axes = canvas.add_subplot()
-    if cells := [mark for mark in chart.marks if isinstance(mark, Cells)]:
-        draw_cells(canvas, axes, chart, cells[0])
-        return
     for mark in chart.marks:
         _draw_mark(axes, mark, chart)
     # Draw these last, because their labels go to the side with room.
@@ -125,7 +122,9 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
             look = {"color": _color(mark, chart), "alpha": 0.85, "label": mark.label, "zorder": 2}
             draw_all = axes.barh if mark.along == "x" else axes.bar
             draw_all(mark.places, lengths, mark.thickness, mark.lows, **look)
-        case ReferenceLine() | Cells() | Tree():
+        case Cells():
+            _draw_cells(axes, mark)
+        case ReferenceLine() | Tree():
             pass  # drawn apart, or on pages only
 
 
@@ -226,12 +225,14 @@ def _draw_axes(axes: Any, chart: Chart) -> None:
     axes.set_xlabel(chart.x.title, fontsize=8.5, parse_math=False)
     axes.set_ylabel(chart.y.title, fontsize=8.5, parse_math=False)
     axes.set_title(chart.title, fontsize=9.5, loc="left", parse_math=False)
-    axes.grid(axis="x" if chart.y.are_names else "y", color="#e6e6e6", linewidth=0.7)
+    if not (chart.x.are_names and chart.y.are_names):
+        axes.grid(axis="x" if chart.y.are_names else "y", color="#e6e6e6", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right", *(["left"] if chart.y.are_names else [])]].set_visible(False)
     if chart.x.are_names:
-        axes.tick_params(axis="x", labelrotation=90, labelsize=7, labelfontfamily="monospace")
+        turn = 90 if max((len(tick.text) for tick in chart.x.ticks), default=0) > 5 else 0
+        axes.tick_params(axis="x", labelrotation=turn, labelsize=7, labelfontfamily="monospace")
     if chart.y.are_names:
         axes.set_ylim(len(chart.y.ticks) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
@@ -251,10 +252,14 @@ def _draw_axis(drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> None:
     if axis.ends is not None:
         limit(*axis.ends)
     if axis.ticks:
-        drawn.set_ticks([tick.at for tick in axis.ticks], [tick.text for tick in axis.ticks], parse_math=False)
+        ticks = axis.ticks[:: math.ceil(len(axis.ticks) / MOST_NAMES)]
+        texts = [cut_middle(one_line(tick.text), LONGEST_NAME) if axis.are_names else tick.text for tick in ticks]
+        drawn.set_ticks([tick.at for tick in ticks], texts, parse_math=False)
         drawn.set_minor_locator(ticker.NullLocator())
-        for label, tick in zip(drawn.get_ticklabels(), axis.ticks, strict=True):
+        for label, tick in zip(drawn.get_ticklabels(), ticks, strict=True):
             label.set_color(COLORS[tick.style or "title"])
+    elif axis.quantity == "count":
+        drawn.set_major_locator(ticker.MaxNLocator(integer=True))
     elif axis.quantity:
         drawn.set_major_formatter(_format_ticks(axis.quantity))
 
@@ -273,8 +278,10 @@ CELL_FILLS: dict[Style, str] = {"warning": "#f6c667", "bad": "#e57373", "info": 
 PALE = "#eeeeee"
 MOST_NUMBERS = 1600
 """Squares up to which each shows its number; beyond that the colour must do."""
-LONGEST_NAME = 28
-"""The longest name of a row or column of squares."""
+LONGEST_NAME = 36
+"""Columns of a name on an axis."""
+MOST_NAMES = 200
+"""The most names on an axis."""
 
 
 def need(module: str = "") -> Any:
@@ -283,17 +290,18 @@ def need(module: str = "") -> Any:
     return require(f"matplotlib.{module}", doing="drawing a figure") if module else whole
 
 
-def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
+def _draw_cells(axes: Any, cells: Cells) -> None:
     known = [v for row in cells.values for v in row if v is not None and v > 0]
     image = _paint(axes, cells, known)
-    _name_cells(axes, chart)
-    axes.set_title(chart.title, fontsize=9, loc="left", parse_math=False)
-    if sum(map(len, cells.values)) <= MOST_NUMBERS:
+    rows, columns = len(cells.values), len(cells.values[0])
+    axes.vlines([x - 0.5 for x in range(1, columns)], -0.5, rows - 0.5, "white", linewidth=0.8)
+    axes.hlines([y - 0.5 for y in range(1, rows)], -0.5, columns - 0.5, "white", linewidth=0.8)
+    if rows * columns <= MOST_NUMBERS:
         _write_cells(axes, cells, image)
     else:
         _explain_cells(axes, cells)
     if known:
-        _draw_scale(canvas, axes, image)
+        _draw_scale(axes, image)
 
 
 def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
@@ -311,25 +319,6 @@ def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
     # Draw one image: ten thousand rectangles would take 14 s and 1 GB.
     axes.imshow([[colors.to_rgba(fill) for fill in row] for row in fills], **look)
     return image
-
-
-def _name_cells(axes: Any, chart: Chart) -> None:
-    columns, rows = (
-        [cut_middle(one_line(tick.text), LONGEST_NAME) for tick in axis.ticks] for axis in (chart.x, chart.y)
-    )
-    slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, columns)) > 5 else {}
-    every = max(1, len(columns) // 60)
-    axes.set_xticks(range(0, len(columns), every), columns[::every], fontsize=8, parse_math=False, **slanted)
-    every = max(1, len(rows) // 70)
-    axes.set_yticks(range(0, len(rows), every), rows[::every], fontsize=8, parse_math=False)
-    axes.set_xlabel(chart.x.title, fontsize=9, parse_math=False)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    # Thin lines between the squares.
-    axes.set_xticks([x - 0.5 for x in range(1, len(columns))], minor=True)
-    axes.set_yticks([y - 0.5 for y in range(1, len(rows))], minor=True)
-    axes.grid(which="minor", color="white", linewidth=0.8)
-    axes.tick_params(which="minor", length=0)
 
 
 def _write_cells(axes: Any, cells: Cells, image: Any) -> None:
@@ -359,9 +348,9 @@ def _explain_cells(axes: Any, cells: Cells) -> None:
         axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.08), ncols=4, frameon=False)
 
 
-def _draw_scale(canvas: Any, axes: Any, image: Any) -> None:
+def _draw_scale(axes: Any, image: Any) -> None:
     ticker = need("ticker")
-    bar = canvas.colorbar(image, ax=axes, fraction=0.04, pad=0.02, aspect=30)
+    bar = axes.figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02, aspect=30)
     is_narrow = image.norm.vmax < 1000 * image.norm.vmin
     bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if is_narrow else (1,)))
     bar.ax.yaxis.set_major_formatter(_format_ticks("seconds", 1))

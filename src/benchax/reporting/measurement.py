@@ -603,10 +603,10 @@ def _chart_timer(series: Sequence[Samples], s: Summary, most: int) -> tuple[Char
     name = series[0].timer
     marks = (*level, *_processes(edges), *_points(times_s, series, most), *_drift(times_s, edges))
     order = Chart(
-        Axis("readings in the order taken"), per_call, marks,
+        Axis("readings in the order taken", "count"), per_call, marks,
         f"{name}: {plural(len(times_s), 'reading')}", has_legend=True, note=_describe_marks(times_s, s, ends, most),
     )  # fmt: skip
-    spread = Chart(Axis("readings"), per_call, (*level, _histogram(times_s, ends)), f"{name}: distribution")
+    spread = Chart(Axis("readings", "count"), per_call, (*level, _histogram(times_s, ends)), f"{name}: distribution")
     return order, spread
 
 

@@ -5,12 +5,12 @@ For a profile without operations, the remarks explain why it has no operations, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
 from benchax.grouping import group_by
+from benchax.printable import list_some
 from benchax.reporting.document import (
     Axis,
     AxisTick,
@@ -68,10 +68,11 @@ from benchax.results.profile import (
 from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import count, percent, plural, rate, seconds, size
 
+PLACE = replace(WHERE, is_cut=True)
+"""A file, its line, and a scope: a row stays one line."""
 COLUMNS = (
     TableColumn("operation", "names", 20, is_cut=True),
     *map(TableColumn, ("self time", "share", "calls", "a call")),
-    WHERE,
 )
 TOP = 15
 """Operations that are shown without `details`."""
@@ -129,7 +130,7 @@ def grid(p: Profile, details: bool = False) -> Table:
     """One line for each operation, the hottest first; on a page its HLO can be pointed at. The note sums the others."""
     shown, others = (p.ops, ()) if details else (p.ops[:TOP], p.ops[TOP:])
     several = len({op.module for op in p.ops}) > 1
-    table = tabulate(COLUMNS, [_line(op, several, details) for op in shown])
+    table = tabulate((*COLUMNS, WHERE if details else PLACE), [_line(op, several, details) for op in shown])
     rows = tuple((replace(row[0], hint=op.hlo or ""), *row[1:]) for op, row in zip(shown, table.rows, strict=True))
     time, share = seconds(sum(op.self_s for op in others)), percent(sum(op.share for op in others))
     more = f"and {plural(len(others), 'more operation')}: {time}, {share}" if others else ""
@@ -389,8 +390,10 @@ def list_compile_time(p: Profile, details: bool = False) -> list[Block]:
         for one in listed
     ]
     more = f"and {plural(len(rest), 'more function')}: {seconds(sum(one.total_s for one in rest))}; " if rest else ""
-    columns = (TableColumn("function", "names", 16, breaks_words=True), "programs", "trace", "lower", "compile", WHERE)
-    table = tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
+    columns = (TableColumn("function", "names", 16, breaks_words=True), "programs", "trace", "lower", "compile")
+    clock = "by JAX's own clock, from the import of jax on"
+    place = WHERE if details else PLACE
+    table = tabulate((*columns, place), rows, note=more + clock).without_empty_columns()
     reasons = [f"{one.name}: {why}" for one in listed if one.size for why in _explain(one.size, details)]
     spent = [[f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in one.passes] for one in listed]
     longest = (f"longest passes of {one.name}: {', '.join(s)}" for one, s in zip(listed, spent, strict=True) if s)
@@ -596,11 +599,13 @@ _PARTS: dict[PartKind, str] = {
 def _describe_part(part: StepPart, split: StepSplit) -> str:
     line = part.lines[0] if part.lines else None
     per_step = sum(program.per_step for program in split.programs)
-    hottest = f"; {percent(split.hottest_share)} of its work is {_near(split.hottest)}" if split.hottest else ""
+    hottest = (
+        f"; {percent(split.hottest_share)} of its work is {without_folders(split.hottest)}" if split.hottest else ""
+    )
     often = f", in {split.compiling_steps} of {plural(len(split.lengths_s), 'step')}" if split.mark != "none" else ""
     many = "one program" if round(per_step, 2) == 1 else f"{per_step:.3g} programs"
     return _PARTS[part.kind].format(
-        at=f" at {_near(line.source)}" if line else "",
+        at=f" at {without_folders(line.source)}" if line else "",
         function=_in(line),
         hottest=hottest,
         often=often,
@@ -619,7 +624,7 @@ def _describe_length(split: StepSplit) -> str:
     lengths = split.lengths_s
     spread = f", {seconds(min(lengths))} to {seconds(max(lengths))}" if len(lengths) > 1 else ""
     what = f"a call of {split.name}" if split.mark == "program" else f"marked as {split.name!r} by the program"
-    where = f" at {_near(split.called_at)}" if split.called_at else ""
+    where = f" at {without_folders(split.called_at)}" if split.called_at else ""
     return f"a step, {what}{where}, takes {seconds(median(lengths))} (median of {len(lengths)}{spread})"
 
 
@@ -643,8 +648,8 @@ def tabulate_parts(split: StepSplit) -> Table:
 def _describe_line(line: PartLine | None) -> TableCell:
     if line is None:
         return TableCell("")
-    inside = f" in {_near(line.within)}" if line.within else ""
-    return TableCell(f"{_near(line.source)}{_in(line)}{inside}", hint=line.source)
+    inside = f" in {without_folders(line.within)}" if line.within else ""
+    return TableCell(f"{without_folders(line.source)}{_in(line)}{inside}", hint=line.source)
 
 
 def _describe_samples(split: StepSplit) -> str:
@@ -670,15 +675,14 @@ def _list_steps(split: StepSplit) -> Iterator[TextRow]:
     steps = split.warm_up + len(split.lengths_s)
     others = [_describe_calls(each, steps) for each in split.programs if each.name != split.name or each.per_step > 1.5]
     if others:
-        more = [f"and {len(others) - MOST_PROGRAMS} more"] if len(others) > MOST_PROGRAMS else []
-        yield TextRow("also in a step", ", ".join([*others[:MOST_PROGRAMS], *more]))
+        yield TextRow("also in a step", ", ".join(list_some(others, MOST_PROGRAMS)))
 
 
 def _describe_surplus(one: OneStep) -> str:
     if one.more is None or one.more_s <= 0:
         return ""
     name = "Python" if one.more == "unseen" else KINDS[one.more]
-    where = f" at {_near(one.where)}" if one.where else ""
+    where = f" at {without_folders(one.where)}" if one.where else ""
     also = [f"{count(other.per_step)} × {other.name}" for other in one.others[:MOST_PROGRAMS]]
     return f"{seconds(one.more_s)} more than usual of: {name}{where}{'; only in it: ' * bool(also)}{', '.join(also)}"
 
@@ -688,11 +692,6 @@ def _describe_calls(one: ProgramsPerStep, steps: int) -> str:
     if one.per_step >= 1:
         return f"{count(round(one.per_step, 2))} × {one.name}"
     return f"{one.name} ({round(one.per_step * steps)} in {plural(steps, 'step')})"
-
-
-def _near(source: str) -> str:
-    """loader.py:31, of its whole path; what follows is kept."""
-    return re.sub(r"^.*[/\\](?=[^/\\ ]+:\d+)", "", source)
 
 
 LEAST_FACTOR = 1.05
@@ -773,7 +772,7 @@ def _tables(change: ProfileChange) -> Iterator[Block]:
         # In either direction.
         largest = sorted(change.ops, key=lambda op: -abs(op.more_s))[:TOP_CHANGES]
         operation = TableColumn("operation", "names", 16, breaks_words=True)
-        yield tabulate((operation, "before", "after", "more", "calls", WHERE), map(_change_line, largest))
+        yield tabulate((operation, "before", "after", "more", "calls", PLACE), map(_change_line, largest))
 
 
 def _change_line(op: OpChange) -> tuple[str, ...]:

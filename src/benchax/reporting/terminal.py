@@ -397,7 +397,8 @@ def _longest(column: TableColumn, texts: Sequence[str]) -> int:
 
 def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
     if column.is_cut:
-        yield from (Text(cut_middle(line.plain, width), line.style) for line in text.split(allow_blank=True))
+        for line in text.split(allow_blank=True):
+            yield line if line.cell_len <= width else Text(cut_middle(line.plain, width), line.style)
         return
     for line in break_lines(text, width):
         yield from break_word(line, width) if column.breaks_words else (line,)

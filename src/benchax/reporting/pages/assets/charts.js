@@ -8,10 +8,10 @@ const NEAR = 28;
 const MOST_ROWS = 300;
 const KEYS = "Arrow keys move from value to value, + and − zoom, 0 shows all, Escape ends.";
 const isDark = () => document.documentElement.dataset.print !== "yes" && matchMedia("(prefers-color-scheme: dark)").matches;
-const make = (tag, attributes = {}, text = "") => {
+const make = (tag, attributes = {}, ...content) => {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  if (text) element.textContent = text;
+  element.append(...content);
   return element;
 };
 
@@ -107,7 +107,7 @@ class Plot {
     return {
       animation: false, backgroundColor: "transparent",
       textStyle: { fontFamily: "system-ui, sans-serif", color: look.text },
-      grid: { left: 8, right: this.hasBeside() ? 8 : 20, top: this.topRoom(), bottom: data.x.title ? 30 : 8, containLabel: true, outerBoundsMode: "same" },
+      grid: { left: 8, right: this.hasBeside() ? 8 : 20, top: this.topRoom(), bottom: data.x.title ? 15 + 15 * this.titleLines().length : 8, containLabel: true, outerBoundsMode: "same" },
       xAxis: this.axis("x"), yAxis: this.hasBeside() ? [this.axis("y"), this.axis("y", data.beside)] : this.axis("y"),
       dataZoom: [{ ...zoom, xAxisIndex: 0, id: "x" }, { ...zoom, yAxisIndex: this.hasBeside() ? [0, 1] : 0, id: "y", moveOnMouseMove: false }],
       series: [...seriesOf(data, marks, this.view, look), this.focusSeries()],
@@ -117,6 +117,12 @@ class Plot {
   topRoom() {
     const lines = this.marks.filter((mark) => mark.type === "ReferenceLine" && mark.axis === "x" && mark.label);
     return Math.max(this.data.y.title ? 26 : 14, ...lines.map((mark) => 12 + 15 * mark.label.split("\n").length)) + (lines.length && this.data.y.title ? 12 : 0);
+  }
+
+  // A telephone has no room for a long title on one line: its parts are below one another.
+  titleLines() {
+    const title = this.data.x.title || "";
+    return this.frame.clientWidth < 500 ? title.split(/ {3,}/) : [title];
   }
 
   hasBeside() {
@@ -152,8 +158,9 @@ class Plot {
     const room = Math.min(260, this.frame.clientWidth * 0.38);
     return {
       type: "value", min: low, max: high, inverse: name === "y" && isNames, id: given ? "beside" : name, position: given ? "right" : undefined,
-      name: given ? "" : axis.title || "", nameLocation: name === "x" ? "middle" : "end", nameGap: name === "x" ? 26 : this.topRoom() - 18,
-      nameTextStyle: { color: look.faint, align: name === "x" ? "center" : "left", fontSize: 12 },
+      name: given ? "" : name === "x" ? this.titleLines().join("\n") : axis.title || "", nameLocation: name === "x" ? "middle" : "end", nameGap: name === "x" ? 26 : this.topRoom() - 18,
+      nameTextStyle: { color: look.faint, align: name === "x" ? "center" : "left", fontSize: 12, lineHeight: 15 },
+      nameTruncate: name === "y" ? { maxWidth: this.frame.clientWidth - 70 } : {},
       axisLine: { show: !isNames && !given, onZero: false, lineStyle: { color: look.grid } }, axisTick: { show: false, customValues: [...ticks.keys()] },
       splitLine: { show: !isNames && !given, lineStyle: { color: look.grid } },
       axisLabel: {
