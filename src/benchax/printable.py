@@ -62,7 +62,7 @@ def list_some(texts: Sequence[str], most: int = MOST_LISTED, what: str = "") -> 
     """The first ones, and at the end how many more there are: and 3 more functions.
 
     Args:
-        what: of what there are more, in the plural.
+        what: the name of these things, in the plural.
     """
     left = len(texts) - most
     return [*texts[:most], f"and {left} more {what}".rstrip()] if left > 0 else list(texts)
