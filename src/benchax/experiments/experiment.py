@@ -35,7 +35,6 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import with_settings
 from benchax.model import CaseId, Comparison, Estimate, Measurement, Options, Remark, Severity
 from benchax.options import resolve, split_names
-from benchax.printable import list_some
 from benchax.progress import Listener, Progress, show_progress
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
 from benchax.results.inspection import Argument
@@ -495,4 +494,5 @@ def describe_program(case: Case) -> str:
 
 def _list(arguments: Sequence[Argument]) -> str:
     specs = [each.spec for each in arguments]
-    return ", ".join(list_some(specs, MOST_ARGUMENTS)) or "nothing"
+    more = len(specs) - MOST_ARGUMENTS
+    return ", ".join(specs[:MOST_ARGUMENTS]) + (f" and {more} more" if more > 0 else "") or "nothing"

@@ -242,8 +242,8 @@ class _Publishing:
         """Facts as texts, by fingerprint."""
         self.versions = dict[str, str]()
         """Name of a version → when it was measured first."""
-        self.times, self.ratios = dict[str, list[str]](), dict[str, list[str]]()
-        """Entries by version, as JSON: a store may have a million of them, and lists would take twice as much."""
+        self.times, self.ratios = dict[str, dict[str, list[str]]](), dict[str, dict[str, list[str]]]()
+        """Entries by version and fingerprint, as JSON: a store may have a million, and lists would take twice as much."""
         self.files = set[str]()
         """All that belong to the site."""
 
@@ -268,15 +268,15 @@ class _Publishing:
         for name, at in written.versions.items():
             self.versions[name] = min(at, self.versions.get(name, at))
         for all_entries, entries in ((self.times, written.times), (self.ratios, written.ratios)):
-            for (version, *_), entry in entries.items():
-                all_entries.setdefault(version, []).append(entry)
+            for (version, env, *_), entry in entries.items():
+                all_entries.setdefault(version, {}).setdefault(env, []).append(entry)
         return written.is_changed
 
     def _write_version(self, name: str) -> bool:
         """Writes the file of a version: its times and ratios. Returns whether it is another one than before."""
-        times, ratios = (",".join(entries.get(name, ())) for entries in (self.times, self.ratios))
+        times, ratios = (_join_entries(entries.get(name, {})) for entries in (self.times, self.ratios))
         file = file_of(name)
-        return self._write_file(f"data/{file}", f'{CALL}"{file}",{{"times":[{times}],"ratios":[{ratios}]}});\n')
+        return self._write_file(f"data/{file}", f'{CALL}"{file}",{{"times":{times},"ratios":{ratios}}});\n')
 
     def _make_others(self) -> Iterator[tuple[str, str]]:
         """Yields the names and texts of the files that are about no single case or version."""
@@ -297,6 +297,11 @@ class _Publishing:
     def _write_file(self, name: str, text: str) -> bool:
         self.files.add(name)
         return write_changed(self.folder / name, text)
+
+
+def _join_entries(by_environment: Mapping[str, Sequence[str]]) -> str:
+    listed = (f"{json.dumps(env)}:[{','.join(entries)}]" for env, entries in by_environment.items())
+    return f"{{{','.join(listed)}}}"
 
 
 def _render_page(name: str, title: str, document: Document) -> str:
@@ -366,9 +371,9 @@ class WrittenCase:
     versions: Mapping[str, str]
     """Name → when it was measured first."""
     times: Mapping[tuple[str, ...], str]
-    """The newest entry of each version in each environment: case, fingerprint, timer, median, low, high."""
+    """The newest entry of each version in each environment: case, timer, median, low, high."""
     ratios: Mapping[tuple[str, ...], str]
-    """The same for each baseline: case, fingerprint, baseline, verdict, ratio, low, high."""
+    """The same for each baseline: case, baseline, verdict, ratio, low, high."""
 
 
 class CaseWriter:
@@ -392,15 +397,15 @@ class CaseWriter:
         times, ratios = dict[tuple[str, ...], str](), dict[tuple[str, ...], str]()
         for row in rows:
             if row.median_s is not None:
-                words, numbers = (row.fingerprint, row.timer or ""), (row.median_s, row.low_s, row.high_s)
+                words, numbers = (row.timer or "",), (row.median_s, row.low_s, row.high_s)
                 times[pages.version_of_row(row), row.fingerprint] = encode_entry(activity.id, words, numbers)
         for c in compared:
             version, env = c.candidate, c.environment
             if version.commit and env is not None and c.metric == "run" and c.ratio is not None:
                 name = pages.name_version(version.commit, version.is_dirty)
                 seen.append((name, c.compared_at))
-                words = (env.fingerprint, c.baseline.label, c.verdict)
-                ratios[name, *words[:2]] = encode_entry(activity.id, words, (c.ratio, c.low, c.high))
+                words, numbers = (c.baseline.label, c.verdict), (c.ratio, c.low, c.high)
+                ratios[name, env.fingerprint, c.baseline.label] = encode_entry(activity.id, words, numbers)
         first_seen = {name: min(at for _, at in each) for name, each in group_by(seen, lambda one: one[0]).items()}
         return WrittenCase(pages.summarize(activity, found, page), is_changed, facts, first_seen, times, ratios)
 

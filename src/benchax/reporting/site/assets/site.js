@@ -59,16 +59,16 @@ const { benchaxIndex, benchaxVersion } = (() => {
     if (!index) await run("index.js");
   };
   const readVersion = (file, { times, ratios }) => {
-    const found = { times: new Map(), ratios: new Map(), environments: new Set() };
-    for (const [id, where, timer, median, low, high] of times) {
-      found.environments.add(where);
-      found.times.set(`${id} ${where}`, { timer, median, low, high });
+    const found = { times: new Map(), ratios: new Map(), environments: new Set([...Object.keys(times), ...Object.keys(ratios)]) };
+    for (const [where, entries] of Object.entries(times)) {
+      for (const [id, timer, median, low, high] of entries) found.times.set(`${id} ${where}`, { timer, median, low, high });
     }
-    for (const [id, where, baseline, verdict, ratio, low, high] of ratios) {
-      found.environments.add(where);
-      const key = `${id} ${where}`;
-      if (!found.ratios.has(key)) found.ratios.set(key, new Map());
-      found.ratios.get(key).set(baseline, { verdict, ratio, low, high });
+    for (const [where, entries] of Object.entries(ratios)) {
+      for (const [id, baseline, verdict, ratio, low, high] of entries) {
+        const key = `${id} ${where}`;
+        if (!found.ratios.has(key)) found.ratios.set(key, new Map());
+        found.ratios.get(key).set(baseline, { verdict, ratio, low, high });
+      }
     }
     loaded.set(file, found);
   };
