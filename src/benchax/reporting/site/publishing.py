@@ -243,7 +243,7 @@ class _Publishing:
         self.versions = dict[str, str]()
         """Name of a version → when it was measured first."""
         self.times, self.ratios = dict[str, dict[str, list[str]]](), dict[str, dict[str, list[str]]]()
-        """Entries by version and fingerprint, as JSON: a store may have a million, and lists would take twice as much."""
+        """Entries by version and fingerprint, as JSON: a store may have a million, and lists take twice as much."""
         self.files = set[str]()
         """All that belong to the site."""
 
