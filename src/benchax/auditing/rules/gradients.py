@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any, NamedTuple
 
 import jax
@@ -40,26 +39,19 @@ APART = 0.77, 0.39
 """The first of several inputs, and the distance from each to the next: no two are alike, or one of `POINTS`."""
 
 
-class BadPoint(NamedTuple):
-    """Where a result is finite and its gradient is not a number."""
-
-    op: TracedOp
-    """The first operation that has no finite derivative there."""
-    varied: str
-    point: float
-    value: float
-
-
 class BadWhere(NamedTuple):
     """A choice that a gradient goes through."""
 
     op: TracedOp
-    points: Sequence[BadPoint]
+    singular: Sequence[TracedOp]
+    """The operations that have no finite derivative where the value is finite and its gradient NaN."""
+    seen: Sequence[str]
+    """Such points."""
 
     @property
     def line(self) -> str:
         """The line of the operation, since its input needs a safe value. The line of `jnp.where` is another one."""
-        return self.points[0].op.line or self.op.line
+        return self.singular[0].line or self.op.line
 
 
 def differentiated_lines(program: TracedProgram) -> set[str]:
@@ -70,9 +62,9 @@ def bad_wheres(program: TracedProgram) -> Iterator[BadWhere]:
     """The first of each line of your own code. You can't change a choice inside of a package, such as diffrax."""
     differentiated, told = differentiated_lines(program), set[str]()
     for op in program.find("select_n", "mul", "dot_general"):
-        if op.line in differentiated - told and (found := _bad_points(op, differentiated)):
+        if op.line in differentiated - told and (found := _bad_where(op, differentiated)):
             told.add(op.line)
-            yield from [BadWhere(op, found)] if is_users_own(*found[0].op.inwards) else []
+            yield from [found] if is_users_own(*found.singular[0].inwards) else []
 
 
 @dataclass(frozen=True)
@@ -87,29 +79,32 @@ class _Elementwise:
         return [root for root in self.roots if root.is_of(jnp.floating)]
 
 
-def _bad_points(choice: TracedOp, differentiated: set[str]) -> list[BadPoint]:
+def _bad_where(choice: TracedOp, differentiated: set[str]) -> BadWhere | None:
     """The part of the program between the inputs of a choice and its result is computed by itself."""
     deciding = _deciding(choice)
     if deciding is None:
-        return []
+        return None
     part = _behind(choice.reads if choice.name == "dot_general" else choice.makes, differentiated)
     if choice.name == "dot_general":
         part.ops.append(choice)
     if not part.floats or len(part.ops) > MOST_OPS or not any(op.name in SINGULAR for op in part.ops):
-        return []
+        return None
     decisive = _behind([deciding], differentiated).roots
     literals = [v.number for op in part.ops for v in op.reads if v.literal is not None and v.number is not None]
     signed = {sign * x for x in literals for sign in (1, -1) if np.isfinite(x)}
     points = list(dict.fromkeys([*POINTS, *sorted(signed)]))
-    found: list[BadPoint] = []
+    singular, seen = list[TracedOp](), list[str]()
     for root in (one for one in part.floats if one in decisive):
         # Inputs that are all 1 can cause NaN themselves: 1 / (a - b).
         value, bad = _evaluate(part, root, points)
         _, bad_apart = _evaluate(part, root, points, are_apart=True)
         for i in np.flatnonzero(bad) if bad_apart.any() else ():
-            op = _first_singular(part, root, points[i]) or choice
-            found.append(BadPoint(op, f"the {root.spec} behind it", points[i], float(value[i])))
-    return found
+            singular.append(_first_singular(part, root, points[i]) or choice)
+            at, made = (number(one) if one else "0" for one in (points[i], float(value[i])))
+            seen.append(
+                f"where the {root.spec} behind it is {at}, the value is {made} and the gradient NaN (computed here)"
+            )
+    return BadWhere(choice, singular, seen) if singular else None
 
 
 def _deciding(choice: TracedOp) -> Value | None:
@@ -212,15 +207,10 @@ def where_gradient(e: Evidence) -> Iterator[Match]:
     if not differentiated_lines(e.program):
         raise NotApplicable("no gradient is taken in it")
     for found in bad_wheres(e.program):
-        names = " and ".join(dict.fromkeys(bad.op.name for bad in found.points))
-        seen = [
-            f"where {bad.varied} is {number(bad.point) if bad.point else '0'}, the value is "
-            f"{number(bad.value) if bad.value else '0'} and the gradient NaN (computed here)"
-            for bad in found.points
-        ]
+        names = " and ".join(dict.fromkeys(op.name for op in found.singular))
         yield Match(
             f"the gradient is NaN where jnp.where leaves out {names}",
-            list_some([f"jnp.where is{found.op.at}", *seen] if found.op.line != found.line else seen),
+            list_some([*[f"jnp.where is{found.op.at}"] * (found.op.line != found.line), *found.seen]),
             op=found.op,
             where=where_of(found.line),
         )
@@ -255,31 +245,23 @@ LINEAR_IN = {
 """Operations that are linear in the operands at these positions."""
 
 
-@dataclass(frozen=True)
-class WholeDerivative:
-    """A derivative along all rows of an identity."""
-
-    basis: TracedOp
-    directions: int
-    is_forward: bool
-    per_direction: int
-    """Elements that come out of it for each direction."""
-    work: float
-    """Operations that depend on the directions."""
-
-
 def bases(body: Body) -> list[TracedOp]:
     """Comparisons that make an identity matrix."""
     return [op for op in body.ops if op.name == "eq" and identity_axes(op.makes[0]) is not None]
 
 
-def whole_derivative(body: Body, basis: TracedOp) -> WholeDerivative | None:
-    """A derivative along the rows of an identity, linear in them as far as each operation shows."""
+def whole_derivative(basis: TracedOp) -> tuple[bool, int, float] | None:
+    """A derivative along the rows of an identity, linear in them as far as each operation shows.
+
+    Returns:
+        (is it in forward mode?, the elements that come out of it for each direction, operations that depend on the
+        directions)
+    """
     waiting, inside = {basis.makes[0]}, set[Value]()
     """Values that the directions are in before the derivative, and in it."""
     exits, modes, work, rows = set[Value](), set[str](), 0.0, basis.makes[0].shape[0]
     around = basis.scope.rstrip(")")
-    for op in body.ops:
+    for op in basis.body.ops:
         depends = [value in waiting or value in inside for value in op.reads]
         if not any(depends):
             continue
@@ -297,10 +279,10 @@ def whole_derivative(body: Body, basis: TracedOp) -> WholeDerivative | None:
             waiting.update(op.makes)
         else:
             exits |= inside.intersection(op.reads)
-    exits |= inside.intersection(body.outputs)
+    exits |= inside.intersection(basis.body.outputs)
     if len(modes) != 1 or not exits or not rows:
         return None
-    return WholeDerivative(basis, rows, modes == {FORWARD_MODE}, sum(value.size for value in exits) // rows, work)
+    return modes == {FORWARD_MODE}, sum(value.size for value in exits) // rows, work
 
 
 def _is_linear(op: TracedOp, depends: Sequence[bool]) -> bool:
@@ -353,26 +335,26 @@ LEAST_WORK = 1 << 20
 @rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning", traced=True)
 def derivative_mode(e: Evidence) -> Iterator[Match]:
     """Finds whole derivatives in the more expensive mode: forward for few outputs, reverse for few inputs."""
-    pairs = ((body, basis) for body in e.program.bodies for basis in bases(body))
-    for found in filter(None, starmap(whole_derivative, pairs)):
-        n, m = found.directions, max(1, found.per_direction)
-        if n < LEAST_RATIO * m or found.work < LEAST_WORK:
+    for basis in (basis for body in e.program.bodies for basis in bases(body)):
+        is_forward, each, work = whole_derivative(basis) or (True, 0, 0.0)
+        n, m = basis.makes[0].shape[0], max(1, each)
+        if n < LEAST_RATIO * m or work < LEAST_WORK:
             continue
         (many, few, mode), other = (
             (("inputs", "outputs", "forward"), "reverse")
-            if found.is_forward
+            if is_forward
             else (("outputs", "inputs", "reverse"), "forward")
         )
         few = few if m > 1 else few[:-1]
-        ends = (f"{m} {few}", f"{n} {many}") if found.is_forward else (f"{n} {many}", f"{m} {few}")
+        ends = (f"{m} {few}", f"{n} {many}") if is_forward else (f"{n} {many}", f"{m} {few}")
         costs = (
             "in reverse mode each costs at most 5 evaluations of the function, and memory for what it keeps"
-            if found.is_forward
+            if is_forward
             else "in forward mode each costs about two evaluations of the function"
         )
         advice = (
             "Use jax.jacfwd instead of jax.jacrev (jax.jacobian): it takes one pass for each input."
-            if not found.is_forward
+            if not is_forward
             else "Use jax.jacrev instead of jax.jacfwd: it takes one pass for each output."
             if m > 1
             else "Use jax.grad instead of jax.jacfwd (jax.jacrev for an output that is no scalar): one pass for all "
@@ -383,14 +365,14 @@ def derivative_mode(e: Evidence) -> Iterator[Match]:
             [
                 (
                     f"{n} directions are pushed through, one for each of the {many}; {other} mode takes {count(m)}: "
-                    f"{count(found.work)} operations, counted from the shapes"
+                    f"{count(work)} operations, counted from the shapes"
                 ),
                 costs,
                 NOT_MEASURED,
             ],
             advice,
-            op=found.basis,
-            related=_makers(found.basis),
+            op=basis,
+            related=_makers(basis),
         )
 
 

@@ -8,7 +8,7 @@ import io
 import linecache
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose, explain, user_line
 from benchax.measuring.program import program_of as call_of
 from benchax.measuring.purity import ClockRead, difference, watch_clock_reads
-from benchax.measuring.state import State, changes, state_of
+from benchax.measuring.state import changes, state_of
 from benchax.program.index import TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of
@@ -182,16 +182,6 @@ TRACED_TWICE = "the function was traced twice to see this; what it changed stays
 _RANDOM = re.compile(r"((np|numpy)\.)?random\.\w+$")
 
 
-@dataclass(frozen=True)
-class _Trace:
-    closed: Any
-    """The program."""
-    printed: str
-    before: State
-    after: State
-    clock_reads: list[ClockRead]
-
-
 @rule("impure-function", "does it have side effects?", "warning")
 def impure_function(e: Evidence) -> Iterable[Match]:
     """Finds a function that does more than give a result: the rest happens while it is traced, and not again.
@@ -203,8 +193,9 @@ def impure_function(e: Evidence) -> Iterable[Match]:
     severity = None if e.is_jitted else "info"
     if e.failure is not None and e.failure.stage == "trace":
         raise NotApplicable(f"it does not trace: {e.failure.message}")
-    first, second = _trace(e), _trace(e)
-    for name, change in changes(second.before, second.after).items():
+    # The program, the printed text, the clock readings, and what is different afterwards.
+    (first, *_), (second, printed, reads, changed) = _trace(e), _trace(e)
+    for name, change in changed.items():
         yield Match(
             f"changes {name!r} while it is traced, but not when it runs compiled",
             [f"{name!r} {change} in one trace", TRACED_TWICE],
@@ -213,17 +204,17 @@ def impure_function(e: Evidence) -> Iterable[Match]:
             where=_where_named(e.source, name),
             severity=severity,
         )
-    if second.printed:
+    if printed:
         prints = [call for call in calls(e.source.tree, "print") if isinstance(call.func, ast.Name)] if e.source else []
         yield Match(
             "prints while it is traced, but not when it runs compiled",
-            [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
+            [f"printed by a trace: {printed.strip()[:200]!r}", TRACED_TWICE],
             "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other "
             "effects. Both make each call wait for Python, so measure their cost before you keep them.",
             where=_first_line(e.source, prints),
             severity=severity,
         )
-    for read in second.clock_reads:
+    for read in reads:
         # Found from the call, not from a difference: in float32, the seconds since 1970 change in steps of 128, so two
         # traces agree.
         yield Match(
@@ -234,7 +225,7 @@ def impure_function(e: Evidence) -> Iterable[Match]:
             where=(read.file, read.line),
             severity=severity,
         )
-    if (found := _difference(first.closed, second.closed)) is not None:
+    if (found := _difference(first, second)) is not None:
         difference, line = found
         nodes = list(ast.walk(e.source.tree)) if e.source else []
         drawn = [n for n in nodes if isinstance(n, ast.Call) and _RANDOM.match(ast.unparse(n.func))]
@@ -249,13 +240,13 @@ def impure_function(e: Evidence) -> Iterable[Match]:
         )
 
 
-def _trace(e: Evidence) -> _Trace:
+def _trace(e: Evidence) -> tuple[Any, str, list[ClockRead], dict[str, str]]:
     case = e.plain_case
     call = call_of(case)  # a new function object, so that JAX traces it again
     before = state_of(case.fn)
     with contextlib.redirect_stdout(io.StringIO()) as printed, watch_clock_reads() as reads:
         closed = programs.trace(call, e.inputs.args, e.inputs.kwargs).jaxpr
-    return _Trace(closed, printed.getvalue(), before, state_of(case.fn), reads)
+    return closed, printed.getvalue(), reads, changes(before, state_of(case.fn))
 
 
 def _difference(first: Any, second: Any) -> tuple[str, str] | None:
