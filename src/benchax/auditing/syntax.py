@@ -142,13 +142,6 @@ def def_of(tree: ast.AST | None, first_line: int) -> Function | None:
     return next((node for node in nodes if isinstance(node, Function) and _first_line(node) == first_line), None)
 
 
-def call_at(tree: ast.AST | None, span: Sequence[int]) -> ast.Call | None:
-    """The call from one line and column to another: (first line, last line, first column, last column)."""
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
-    spans = ((node, (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)) for node in found)
-    return next((node for node, its in spans if its == tuple(span)), None)
-
-
 def scopes_around(tree: ast.AST, line: int) -> list[Function]:
     """Functions that have this line, innermost first."""
     around = [node for node in ast.walk(tree) if isinstance(node, Function) and holds(node, line)]

@@ -9,8 +9,8 @@ import math
 import mmap
 import os
 import timeit
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
@@ -22,8 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.log import CallLine, EagerFunction, Event, functions_to_jit
+from benchax.auditing.recorder.log import CallLine, CallSite, Event, Log
 from benchax.auditing.rule import (
+    MOST_LISTED,
     Gain,
     Match,
     NotApplicable,
@@ -38,20 +39,16 @@ from benchax.auditing.rule import (
 from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.transfers import intervals
 from benchax.auditing.syntax import (
-    NOWHERE,
     Loop,
     Place,
-    call_at,
     callee_name,
     calls,
     calls_on,
     check_readable,
     code_of,
-    def_of,
     holds,
     innermost_loop,
     kind_of,
-    passed_functions,
     path_of,
     readable,
     scopes_around,
@@ -64,11 +61,11 @@ from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.functions import Batch, CallArguments, change_arrays, find_batch
 from benchax.grouping import group_by
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.model import Comparison, Severity
+from benchax.model import Comparison
 from benchax.profiling.profile import LEAST_S, profile
 from benchax.results.audit import Where
 from benchax.results.profile import Profile
-from benchax.source_files import without_folders
+from benchax.source_files import owner_of
 from benchax.units import count, number, percent, plural, seconds, size
 
 # Finds values that the user's file hands from one iteration of a loop to the next on the host: for example, the action
@@ -145,6 +142,8 @@ OUTSIDE = ("stage", "fold_in", "split")
 INDEXING = "__getitem__"
 MANY_OPERATIONS, MANY_INSIDE = 100, 1000
 """Operations from one line; more if a package sends them: one call of it, as to set up a sampler, may take hundreds."""
+OFTEN_ENTERED, LEAST_EACH = 5, 10
+"""Calls of a function, as in a loop, and operations in each call: then the function is named too."""
 BY_FAR = 5.0
 """Operations for each call of a jitted function: then operations are most of what the program does."""
 MANY_CALLS, MANY_IN_TURN = 200, 2000
@@ -158,8 +157,6 @@ LARGE_BYTES = 1 << 20
 FASTEST = 50e9
 """Bytes a second: one core of a CPU copies no faster, so that the time is a lower bound."""
 ROUNDS = 200
-LIBRARIES = {"equinox": "eqx.filter_jit", "flax.nnx": "nnx.jit"}
-"""Packages whose objects jax.jit does not take, and what does."""
 
 
 def operations_of(e: ProgramEvidence) -> list[Event]:
@@ -173,115 +170,77 @@ def operations_of(e: ProgramEvidence) -> list[Event]:
     return [event for event in found if not any(word in (event.by, event.note) for word in OUTSIDE)]
 
 
-@rule("eager-operations", "are operations sent one at a time?", "warning", of="program")
+@rule(
+    "eager-operations",
+    "are operations sent one at a time?",
+    "warning",
+    of="program",
+    advice=(
+        "Put them into a function of arrays under jax.jit, ideally the one that makes their inputs, and make it once: "
+        "equinox.filter_jit and flax.nnx.jit take models too. The operations become one program: one call, and no "
+        "arrays in between. Don't jit a method that stores attributes: move its computation out of it."
+    ),
+)
 def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
     operations = [event for event in operations_of(e) if event.note != INDEXING]
-    jitted = e.log.counts["call"]
+    jitted, resized = e.log.counts["call"], resized_operations(e)
     if not jitted + len(operations):
         raise NotMeasured("no call was seen")
+    # Under jit, operations whose sizes differ each time would compile each time. growing-shapes reports them.
+    rest = [event for event in operations if event.where and event.where not in resized]
     # Fewer than one per step are occasional operations, such as reading or making a key.
     least = max(MANY_OPERATIONS, jitted)
-    functions = functions_to_jit(e.log, operations, least)[:3]
-    lines = _lines(operations, functions, least, resized_operations(e))
-    is_by_far = len(operations) >= BY_FAR * jitted
-    severity: Severity = "warning" if is_by_far else "info"
+    functions = _functions(e.log, rest, least)
+    chosen = set(functions)
+    own = Counter(event.where for event in rest if event.caller != "package")
+    inside = {event.where for event in rest if any(e.log.entered[entry] in chosen for entry in event.path)}
+    lines = [
+        (where, n)
+        for where, n in Counter(event.where for event in rest).most_common()
+        if where in inside or n >= MANY_INSIDE or min(n, own[where]) >= least
+    ]
+    if not lines:
+        return
+    programs = [c for c in e.watch.compiles if c.is_eager and c.where in dict(lines)]
     within = f"in the {seconds(e.log.seen_s)} in which calls were watched"
-    seen = [f"{n} from {where}" for where, n in lines]
-    seen.append(f"{len(operations)} operations {within}, and calls of jitted functions: {jitted}")
-    for one in functions:
-        yield _of_function(e, one, seen, severity)
-    if lines and not functions:
-        yield Match(
-            f"sends operations one at a time: {lines[0][1]} from one line",
-            [*seen, *_compiled(e, {line for line, _ in lines})],
-            "Move the line into a jitted function, ideally the one that makes its inputs. The operations then become "
-            "one program: one call, and no arrays in between.",
-            where=where_of(lines[0][0]),
-            related=[("also here", where_of(line)) for line, _ in lines[1:]],
-            severity=severity,
-        )
-
-
-def _lines(
-    operations: Iterable[Event], functions: Iterable[EagerFunction], least: int, resized: Collection[str]
-) -> list[tuple[str, int]]:
-    """Lines of many operations that are in none of the functions."""
-    found, inside = Counter[str](), Counter[str]()
-    for event in operations:
-        found[event.where] += 1
-        inside[event.where] += event.caller == "package"
-    for one in functions:
-        found.subtract(one.lines)
-    # Under jit, operations whose sizes differ each time would compile each time. growing-shapes reports them.
-    rest = [(where, n) for where, n in found.most_common() if where and n >= least and where not in resized]
-    return [(where, n) for where, n in rest if n - inside[where] >= least or n >= MANY_INSIDE][:10]
-
-
-def _compiled(e: ProgramEvidence, lines: Iterable[str]) -> list[str]:
-    """How many programs these lines needed."""
-    programs = [c for c in e.watch.compiles if c.is_eager and c.where in set(lines)]
-    if not programs:
-        return []
-    return [f"programs for these lines: {len(programs)}, compiled in {seconds(sum(c.total_s for c in programs))}"]
-
-
-def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severity: Severity) -> Match:
-    tree = readable((where_of(one.site.where) or NOWHERE)[0])
-    node = call_at(tree, one.site.span)
-    name = one.name.rpartition(".")[2] if one.is_users or node is None else ast.unparse(node.func)
-    n = plural(len(one.calls), "time")
-    return Match(
-        f"{name}, called at line {one.site.where.rpartition(':')[2]}, sends {one.each} operations one at a time",
+    compiled_s = seconds(sum(c.total_s for c in programs))
+    yield Match(
+        f"sends operations one at a time: {lines[0][1]} from one line",
         [
-            f"{name} was called {n} at {one.site.where}: {one.operations} operations",
-            *list_some([f"{k} from {where}" for where, k in one.lines.most_common()], what="lines"),
-            *seen,
-            *_compiled(e, one.lines),
+            *list_some([f"{n} from {where}" for where, n in lines], what="lines"),
+            f"{len(operations)} operations {within}, and calls of jitted functions: {jitted}",
+            *[f"programs for these lines: {len(programs)}, compiled in {compiled_s}"] * bool(programs),
         ],
-        _advice(one, name, tree, node),
-        related=_places(one),
-        severity=severity,
+        where=where_of(lines[0][0]),
+        related=[*_places(functions), *(("also here", where_of(line)) for line, _ in lines[1:MOST_LISTED])],
+        severity="warning" if len(operations) >= BY_FAR * jitted else "info",
     )
 
 
-def _places(one: EagerFunction) -> Iterable[Place]:
-    defined = where_of(one.defined)
-    if defined is not None and one.is_users:
-        # Decorators belong to the function, but not to its line.
-        node = def_of(readable(defined[0]), defined[1])
-        yield "defined here", (defined[0], node.lineno if node is not None else defined[1])
-    yield "called here", where_of(one.site.where)
+def _functions(log: Log, operations: Iterable[Event], least: int) -> list[CallSite]:
+    """Calls of functions that jit could take as a whole, the one that sends most first. They send many operations in
+    each of many calls, read no value, and call nothing that is jitted."""
+    sent, entries = Counter[CallSite](), defaultdict[CallSite, set[int]](set)
+    for event in operations:
+        for entry in event.path:
+            entries[log.entered[entry]].add(entry)
+        sent.update({log.entered[entry] for entry in event.path})
+    others = (event for event in log.of("call", "read", "wait") if event.kind != "call" or event.caller != "package")
+    unfit = {log.entered[entry] for event in others for entry in event.path}
+    return [
+        site
+        for site, n in sent.most_common()
+        if site not in unfit
+        and len(entries[site]) >= OFTEN_ENTERED
+        and n >= max(MANY_INSIDE if site.is_through_package else least, LEAST_EACH * len(entries[site]))
+    ]
 
 
-def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | None) -> str:
-    jit = _jit_of(tree)
-    callee = ast.unparse(node.func) if node is not None and not one.site.is_through_package else name
-    at = without_folders(one.site.where)
-    if "." in callee and one.site.callee.co_varnames[:1] == ("self",):
-        # jax.jit(object.method) would trace attributes that the method stores or reads, which changes what it does.
-        return (
-            f"Move what {callee} computes into a function under {jit} that takes and returns arrays, and call it at "
-            f"{at}. {jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
-        )
-    if node is not None and any(passed_functions(tree, [*node.args, *(keyword.value for keyword in node.keywords)])):
-        how = f"Put the call at {at} into a function of arrays under {jit}, for {jit}({callee}) takes no function"
-    elif not one.is_users or "." in one.name:
-        how = f"Make {jit}({callee}) once, before the loop, and call that at {at}"
-    else:
-        how = f"Decorate {name} with {jit}, or make {jit}({callee}) once and call it at {at}"
-    read = f" Return the value that it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
-    return f"{how}: its operations become one program: one call, and no arrays in between.{read}"
-
-
-def _jit_of(tree: ast.Module) -> str:
-    """The jit that takes the objects of the libraries that a file imports."""
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-        module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-        for package, jit in LIBRARIES.items():
-            if any(f"{module}{each}".startswith(package) for each in names):
-                return jit
-    return "jax.jit"
+def _places(functions: Sequence[CallSite]) -> Iterator[Place]:
+    for site in functions[:MOST_LISTED]:
+        yield "called here", where_of(site.where)
+        if owner_of(site.callee.co_filename) == "user":
+            yield "defined here", where_of(site.defined)
 
 
 # ---- small-calls ------------------------------------------------------------------------------------------------
