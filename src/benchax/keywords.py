@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.options import NAMES
@@ -194,23 +194,28 @@ def _for_function(name: str) -> str:
 _WORDS: dict[Any, str] = {
     str: "a text", bool: "True or False", int: "a whole number", float: "a number", types.NoneType: "None",
 }  # fmt: skip
-_UNIONS = (typing.Union, types.UnionType)
 _FEW = 100
 """The number of members of a collection that are checked."""
 
 
+class Kind(NamedTuple):
+    """A kind of value, which an annotation permits."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
 def check_kinds(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Raises UsageError where one of `arguments`, by names of parameters, is of a kind that its annotation excludes."""
+    kinds = _kinds_of(function)
     for name, value in arguments.items():
-        hint = hints_of(function).get(name, Any)
-        is_function = typing.get_origin(hint) is collections.abc.Callable  # who calls it has better words
-        if not is_function and not fits(value, hint):
-            raise UsageError(f"option {name!r} in the call cannot be {quote(value)}", describe(hint))
+        if name in kinds and not kinds[name].fits(value):
+            raise UsageError(f"option {name!r} in the call cannot be {quote(value)}", kinds[name].words)
 
 
 @functools.cache
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of the parameters that can be read at run time."""
+def _kinds_of(function: Callable[..., Any]) -> dict[str, Kind]:
+    """The kinds of the parameters whose annotations can be read at run time."""
     found: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -219,28 +224,38 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
                 found |= typing.get_type_hints(holder, getattr(inspect.unwrap(function), "__globals__", {}))
             except (NameError, TypeError):  # of a type that is imported for the type checker only
                 continue
-    return found
+    # Whoever calls a function has better words about what isn't one.
+    callables = {name for name, hint in found.items() if typing.get_origin(hint) is collections.abc.Callable}
+    return {name: _read_kind(hint) for name, hint in found.items() if name not in callables}
 
 
-def fits(value: Any, hint: Any) -> bool:
+def _read_kind(hint: Any) -> Kind:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in _UNIONS:
-        return any(fits(value, part) for part in parts)
-    if origin is typing.Literal:
-        return any(fits(value, type(part)) for part in parts)
     kind = origin or hint
+    if origin in (typing.Union, types.UnionType):
+        kinds = [_read_kind(part) for part in parts]
+        *words, last = dict.fromkeys(one.words for one in kinds)
+        return Kind(f"{', '.join(words)} or {last}" if words else last, lambda v: any(one.fits(v) for one in kinds))
+    if origin is typing.Literal:
+        kinds = [_read_kind(type(part)) for part in parts]
+        return Kind(" or ".join(map(repr, parts)), lambda v: any(one.fits(v) for one in kinds))
     if kind is collections.abc.Callable:
-        return callable(value)
+        return Kind("a function", callable)
     if kind in (bool, int, float):
-        return getattr(value, "ndim", None) == 0 or isinstance(value, str | numbers.Real)
+        return Kind(_WORDS[kind], lambda v: getattr(v, "ndim", None) == 0 or isinstance(v, str | numbers.Real))
     if kind is inspect.Parameter.empty or not isinstance(kind, type):
-        return True
-    if issubclass(kind, Path):
-        return isinstance(value, str | os.PathLike)
+        return Kind(str(hint), lambda v: True)
+    if kind is os.PathLike or issubclass(kind, Path):
+        return Kind("a path", lambda v: isinstance(v, str | os.PathLike))
     if issubclass(kind, Mapping):
-        return isinstance(value, Mapping)
+        return Kind("a dict", lambda v: isinstance(v, Mapping))
     if origin is not None and issubclass(origin, Iterable):
-        return _fits_collection(value, origin, parts)
+        words = f"a list of {_WORDS[parts[0]].removeprefix('a ')}s" if parts and parts[0] in _WORDS else "a list"
+        return Kind(words, lambda v: _fits_collection(v, origin, parts))
+    return Kind(_WORDS.get(kind, kind.__name__), lambda v: _is_instance(v, kind))
+
+
+def _is_instance(value: Any, kind: type) -> bool:
     try:
         return isinstance(value, kind)
     except TypeError:  # a protocol that cannot be asked
@@ -251,30 +266,9 @@ def _fits_collection(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 0) > 0:
         return isinstance(value, str) and parts[:1] == (str,)
     if isinstance(value, list | tuple | set | frozenset) and parts and origin is not tuple:
-        return all(fits(each, parts[0]) for each in [*value][:_FEW])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        fits = _read_kind(parts[0]).fits
+        return all(map(fits, [*value][:_FEW]))  # pyright: ignore[reportUnknownArgumentType]
     return True
-
-
-def describe(hint: Any) -> str:
-    """A text, several texts, or None."""
-    parts = typing.get_args(hint) if typing.get_origin(hint) in _UNIONS else (hint,)
-    words = list(dict.fromkeys(map(_describe_one, parts)))
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _describe_one(hint: Any) -> str:
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return " or ".join(map(repr, parts))
-    if origin is collections.abc.Callable:
-        return "a function"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a dict"
-    if isinstance(origin, type) and issubclass(origin, Iterable):
-        return f"a list of {describe(parts[0]).removeprefix('a ')}s" if parts and parts[0] in _WORDS else "a list"
-    if (isinstance(hint, type) and issubclass(hint, Path)) or origin is os.PathLike:
-        return "a path"
-    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def check_text(text: Any, what: str) -> str:
