@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -274,18 +274,8 @@ def _run(
     if options.stages == "build":
         return subject
     is_whole = options.stages == "all"
-    # On CPU, the first run of an eager function also serves as the call before a memory reading, because it is called
-    # as rarely as possible.
-    is_eager = subject.program.kind == "eager" and jax.default_backend() == "cpu"
-    is_observed = is_eager and options.memory and not is_whole
-    with ExitStack() as stack:
-        if is_observed:
-            with record.recording_absence("memory.eager_rise_bytes"):
-                stack.enter_context(memory.mapping_every_block())
-        subject = _called(record, case, prepared, subject, sampler)
-        if is_observed:
-            memory.observe_next_call(record, subject)
-    if not is_observed and not is_whole:
+    subject = _called(record, case, prepared, subject, sampler)
+    if not is_whole:
         memory.observe_memory(record, subject, options)
     if options.stages == "first_run":
         return subject

@@ -77,33 +77,21 @@ def observed_range(
         NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than
             512 KiB, or the call compiles.
     """
-    with mapping_every_block():
+    rises: list[int] = []
+    with _mapping_every_block() as libc:
         # malloc_trim does not reach the top of the arenas of other threads. Memory that they kept from earlier calls
         # would serve this one unseen (24 MiB observed as 0). A free under the small trim threshold reaches it.
         _call(call)
-        return read_range(call, longest_s, most_readings)
-
-
-def read_range(
-    call: Callable[[], Any], longest_s: float, most_readings: int, least_readings: int = CALLS - 1
-) -> tuple[int, int]:
-    """(least, most), inside `mapping_every_block`, where a call has been before.
-
-    Args:
-        least_readings: of a call that takes `longest_s`.
-    """
-    rises: list[int] = []
-    most = most_readings
-    while len(rises) < most and not (len(rises) >= AGREEING and is_one_figure(min(rises), max(rises))):
-        before = _settled(_glibc())
-        # Reset only now: the mark falls to the memory that is resident at this moment. Before the wait, that included
-        # memory that was still to be freed.
-        _CLEAR_REFS.write_text("5")
-        outputs, elapsed_s = _call(call)
-        rises.append(_status_bytes("VmHWM") - before)
-        del outputs
-        if elapsed_s >= longest_s:
-            most = least_readings
+        while len(rises) < most_readings and not (len(rises) >= AGREEING and is_one_figure(min(rises), max(rises))):
+            before = _settled(libc)
+            # Reset only now: the mark falls to the memory that is resident at this moment. Before the wait, that
+            # included memory that was still to be freed.
+            _CLEAR_REFS.write_text("5")
+            outputs, elapsed_s = _call(call)
+            rises.append(_status_bytes("VmHWM") - before)
+            del outputs
+            if elapsed_s >= longest_s:
+                most_readings = CALLS - 1
     if max(rises) < ACCURACY_BYTES:
         raise NotMeasured(
             f"resident memory rose by less than {size(ACCURACY_BYTES)}, too little for this method to see"
@@ -166,8 +154,8 @@ def _settled(libc: Any) -> int:
 
 
 @contextmanager
-def mapping_every_block() -> Iterator[None]:
-    """While it lasts, glibc maps every block from 64 KiB up afresh.
+def _mapping_every_block() -> Iterator[Any]:
+    """While it lasts, glibc, which it gives, maps every block from 64 KiB up afresh.
 
     Raises:
         NotMeasured: not Linux with glibc, or the mark cannot be set back here.
@@ -177,7 +165,7 @@ def mapping_every_block() -> Iterator[None]:
         for parameter, value in _DURING.items():
             libc.mallopt(parameter, value)
         with paused_gc():
-            yield
+            yield libc
     finally:
         for parameter, value in _AFTER.items():
             libc.mallopt(parameter, value)
@@ -272,21 +260,20 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
         ]
         return
     record.enter("memory")
-    is_eager = subject.program.kind == "eager"
-    if not is_eager:
+    program, method = subject.program, METHOD if jax.default_backend() == "cpu" else DEVICE_METHOD
+    if program.kind != "eager":
         with record.recording_absence("memory.compiled_rise_bytes"):
-            record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=observed_bytes(subject))
-    # Without an earlier run, memory for compiling the operations would count as memory of the call.
-    if is_eager or record.numerics is not None or record.notes.undecided:
-        with record.recording_absence("memory.eager_rise_bytes"):
-            fn = subject.program.eager or subject.program.call
-            _note_eager(record, *_observe(subject, fn, QUICK_CALL_S, _readings(subject) - 1, AGREEING))
-    else:
-        record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
-
-
-def _method() -> str:
-    return METHOD if jax.default_backend() == "cpu" else DEVICE_METHOD
+            record.memory = replace(record.memory, method=method, compiled_rise_bytes=observed_bytes(subject))
+        # Without an earlier run, memory for compiling the operations would count as memory of the call.
+        if record.numerics is None and not record.notes.undecided:
+            record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
+            return
+    with record.recording_absence("memory.eager_rise_bytes"):
+        # If each call has its own buffers, all of them wait in memory.
+        readings = CALLS - 1 if subject.needs_renewal else MOST_EAGER_READINGS
+        least, most = _observe(subject, program.eager or program.call, QUICK_CALL_S, readings, AGREEING)
+        low = None if is_one_figure(least, most) else least
+        record.memory = replace(record.memory, method=method, eager_rise_bytes=most, eager_rise_low_bytes=low)
 
 
 def observed_bytes(subject: Subject) -> int:
@@ -300,45 +287,15 @@ def _observe(
 ) -> tuple[int, int]:
     """(least, most): see `observed_range`, and `observed_device_range` on an accelerator."""
     is_cpu = jax.default_backend() == "cpu"
-    call = _call_on_fresh_buffers(subject, fn, 1 + (most_readings if is_cpu else device_readings))
+    # Buffers for all calls are made beforehand, or they would count as memory of the call. Each set serves one call:
+    # one call too many is a bug, and raises.
+    calls = iter([subject.ready(fn) for _ in range(1 + (most_readings if is_cpu else device_readings))])
     if is_cpu:
-        return observed_range(call, longest_s, most_readings)
-    return observed_device_range(call, device_of(subject), device_readings)
+        return observed_range(lambda: next(calls)(), longest_s, most_readings)
+    return observed_device_range(lambda: next(calls)(), _device_of(subject), device_readings)
 
 
-def device_of(subject: Subject) -> Any:
+def _device_of(subject: Subject) -> Any:
     """One of the devices that it runs on, which are alike."""
     used = [device for leaf in subject.inputs.data for device in leaf.sharding.device_set]
     return min(used, key=lambda device: device.id, default=jax.devices()[0])
-
-
-def _readings(subject: Subject) -> int:
-    """Returns how often an eager call is made, including the unread call. It is rare if each call has its own buffers,
-    which all wait in memory."""
-    return CALLS if subject.needs_renewal else MOST_EAGER_READINGS + 1
-
-
-def _note_eager(record: Record, least: int, most: int) -> None:
-    low = None if is_one_figure(least, most) else least
-    record.memory = replace(record.memory, method=_method(), eager_rise_bytes=most, eager_rise_low_bytes=low)
-
-
-def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int) -> Callable[[], Any]:
-    """Buffers for all calls are made beforehand: they must not count as memory of the call."""
-    # An iterator, because each set of buffers serves one call. One call too many is a bug, and raises.
-    calls = iter([subject.ready(fn) for _ in range(count)])
-    return lambda: next(calls)()
-
-
-def observe_next_call(record: Record, subject: Subject) -> None:
-    """Observes the rise of an eager function by one call, or two if they are short. Before it, one call runs while
-    every block is mapped."""
-    record.enter("memory")
-    if record.stages.first_run_s is not None:
-        record.stages = replace(record.stages, first_run_s=None)
-        record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
-    if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
-        return
-    with record.recording_absence("memory.eager_rise_bytes"):
-        call = _call_on_fresh_buffers(subject, subject.program.call, _readings(subject))
-        _note_eager(record, *read_range(call, QUICK_CALL_S, _readings(subject) - 1, 1))
