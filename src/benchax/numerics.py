@@ -102,6 +102,8 @@ class LeafComparison:
     """The difference over what is allowed: above 1 they disagree."""
     compiled: Any = None
     reference: Any = None
+    undecided: str = ""
+    """Why it can't be decided whether they agree; empty if it can."""
 
     def turned(self, compiled: Any) -> LeafComparison:
         """Returns the same leaf with other compiled values: the columns of a matrix whose sign or phase is free."""
@@ -110,7 +112,7 @@ class LeafComparison:
         numerics = replace(self.numerics, max_abs=_finite(found.largest), max_rel=scale, max_ulp=_finite(found.ulp))
         return replace(self, compiled=compiled, numerics=numerics)
 
-    def within(self, bound: float, *, agrees: bool, beyond: str = "") -> LeafComparison:
+    def within(self, bound: float, *, agrees: bool, beyond: str = "", undecided: str = "") -> LeafComparison:
         """The same leaf judged by another bound, a share of the reference's largest value.
 
         `beyond` says what is too far, where it is not the largest difference.
@@ -121,7 +123,8 @@ class LeafComparison:
             size = beyond or _size_text(found, bound, self.compiled.dtype if bound == 0 else None)
             why = _why(n.worst, self.compiled, self.reference, found, size)
         excess = found.largest / (bound * found.scale) if bound * found.scale else math.inf if found.largest else 0.0
-        return replace(self, excess=excess, numerics=replace(n, agrees=agrees, tolerance=_finite(bound), why=why))
+        n = replace(n, agrees=agrees, tolerance=_finite(bound), why=why)
+        return replace(self, excess=excess, numerics=n, undecided=undecided)
 
 
 def compare_leaves(

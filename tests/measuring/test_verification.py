@@ -197,9 +197,10 @@ def test_a_number_that_four_runs_explain_agrees() -> None:
     runs = [np.asarray(1 + step * 1e-5) for step in (-1, -0.4, 0.3, 1.1)]
     (leaf,) = compare_leaves(np.asarray(1 + 40e-5), reference, against="eager", allowed=lambda dtype: 1e-9)
 
-    assert judge(leaf, RoundingSpread(runs)).state == "agrees"
+    assert judge(leaf, RoundingSpread(runs)).numerics.agrees
     (wrong,) = compare_leaves(np.asarray(1 + 120e-5), reference, against="eager", allowed=lambda dtype: 1e-9)
-    assert judge(wrong, RoundingSpread(runs)).state == "differs"
+    found = judge(wrong, RoundingSpread(runs))
+    assert (found.numerics.agrees, found.undecided) == (False, "")
 
 
 def test_independent_elements_are_counted_and_a_common_factor_is_one() -> None:

@@ -19,10 +19,10 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import combinations
+from functools import cache, cached_property
+from itertools import combinations, count
 from time import perf_counter_ns
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -81,9 +81,6 @@ _RARE = 1e-5
 
 DECIDES_FINITE = "rounding alone decides which of its values are finite"
 
-State = Literal["agrees", "differs", "undecided"]
-Alignment = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
 
 @dataclass(frozen=True)
 class RoundingSpread:
@@ -93,19 +90,8 @@ class RoundingSpread:
     directed: Sequence[Any] = ()
 
 
-@dataclass(frozen=True)
-class LeafVerdict:
-    state: State
-    allowed: float = 0.0
-    """The share of the reference's largest value that rounding explains."""
-    why: str = ""
-    """Why it is undecided; or what differs, where the largest difference is not what decided."""
-    compiled: Any = None
-    """The compiled leaf as it was judged, where its columns or rows were turned to the signs of the reference."""
-
-
-def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = None) -> LeafVerdict:
-    """Whether `spread` explains the difference of a leaf.
+def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = None) -> LeafComparison:
+    """Judges a leaf again: does `spread` explain its difference?
 
     Args:
         reference_error: the leaf as the eager function gave it, where the reference was made in another way (float64):
@@ -113,79 +99,57 @@ def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = N
     """
     every = [np.asarray(run) for run in (*spread.runs, *spread.directed)]
     if any(run.shape != leaf.compiled.shape for run in every):
-        return LeafVerdict("undecided", why="its shape depends on rounding")
+        return replace(leaf, undecided="its shape depends on rounding")
     beside = every if reference_error is None else [*every, np.asarray(reference_error)]
     is_same = all(run.shape == beside[0].shape and run.tobytes() == beside[0].tobytes() for run in every)
     if is_same and (not is_inexact(leaf.compiled.dtype) or leaf.numerics.nonfinite):
-        return LeafVerdict("differs")
+        return leaf
     if leaf.numerics.nonfinite:
         patterns = [np.isfinite(run) for run in beside]
         is_same = all(np.array_equal(pattern, patterns[0]) for pattern in patterns)
-        return LeafVerdict("differs") if is_same else LeafVerdict("undecided", why=DECIDES_FINITE)
-    with np.errstate(all="ignore"):
-        return _judge(leaf, spread, reference_error, lambda x, reference: x)
+        return leaf if is_same else replace(leaf, undecided=DECIDES_FINITE)
+    return _judge(leaf, spread, reference_error)
 
 
-def judge_with_free_signs(
-    leaf: LeafComparison, plain: RoundingSpread, free: RoundingSpread, reference_error: Any = None
-) -> LeafVerdict:
-    """As `judge`, for runs of `free`, in which the signs of eigenvectors and singular vectors were drawn by chance.
+@np.errstate(all="ignore")
+def _judge(
+    leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, axis: int | None = None
+) -> LeafComparison:
+    """Judges by the two norms.
 
-    Differences that they explain are judged again, after each column, or row, is turned by the sign or phase that
-    brings it nearest.
+    Args:
+        axis: columns (-2) or rows (-1) are first turned by the sign or phase that brings each nearest to the
+            reference.
     """
-    found = judge(leaf, free, reference_error)
-    if (
-        found.state != "undecided"
-        or leaf.numerics.nonfinite
-        or leaf.compiled.ndim < 2
-        or not is_inexact(leaf.compiled.dtype)
-    ):
-        return found
-    with np.errstate(all="ignore"):
-        turned = [
-            replace(
-                _judge(leaf, spread, reference_error, align),
-                compiled=align(leaf.compiled, leaf.reference).astype(leaf.compiled.dtype),
-            )
-            for spread in (plain, free)
-            for align in (partial(_turned, axis=-2), partial(_turned, axis=-1))
-        ]
-    agreeing = [verdict for verdict in turned if verdict.state == "agrees"]
-    best = agreeing[0] if agreeing else min(turned[2:], key=lambda verdict: verdict.allowed)
-    return best if agreeing or best.allowed < WEAK else found
-
-
-def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, align: Alignment) -> LeafVerdict:
     reference = np.asarray(leaf.reference)
-    compiled, *rest = (_flat(align(np.asarray(x), reference)) for x in (leaf.compiled, *spread.runs, *spread.directed))
+    if axis is not None:
+        leaf = leaf.turned(_turned(leaf.compiled, reference, axis).astype(leaf.compiled.dtype))
+    every = (leaf.compiled, *spread.runs, *spread.directed)
+    compiled, *rest = (_flat(_turned(np.asarray(x), reference, axis)) for x in every)
     runs, directed, base = rest[: len(spread.runs)], rest[len(spread.runs) :], _flat(reference)
-    eager = base if reference_error is None else _flat(align(np.asarray(reference_error), reference))
+    eager = base if reference_error is None else _flat(_turned(np.asarray(reference_error), reference, axis))
     finite = np.all([np.isfinite(x) for x in (compiled, base, eager, *rest)], axis=0)
     known = np.isfinite(compiled) & np.isfinite(base)
     if (known & ~finite).any():
-        return LeafVerdict("undecided", math.inf, DECIDES_FINITE)
+        return leaf.within(math.inf, agrees=False, undecided=DECIDES_FINITE)
     compiled, base, eager = compiled[finite], base[finite], eager[finite]
     runs, directed = [x[finite] for x in runs], [x[finite] for x in directed]
     scale = _most(base)
     permitted = [_permitted(norm, runs, directed, base, eager, leaf) for norm in (_most, _rms)]
     measured = [norm(compiled - base) for norm in (_most, _rms)]
     share = permitted[0] / scale if scale else math.inf
-    # If rounding alone changes the values completely, as for vectors of a null space, the other sign proves nothing.
     is_beyond = any(found > most for found, most in zip(measured, permitted, strict=True))
+    beyond = undecided = ""
+    # If rounding alone changes the values completely, as for vectors of a null space, the other sign proves nothing.
     if is_beyond and share >= 1 and measured[0] <= 2 * scale:
-        why = f"it differs by {_times(measured[0], scale)}, and rounding alone gives completely different values"
-        return LeafVerdict("undecided", share, why)
-    if is_beyond:
+        undecided = f"it differs by {_times(measured[0], scale)}, and rounding alone gives completely different values"
+    elif is_beyond and measured[0] <= permitted[0]:
         root = _rms(base) or 1.0
         far, allowed = measured[1] / root, permitted[1] / root
-        why = f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
-        return LeafVerdict("differs", share, "" if measured[0] > permitted[0] else why)
-    if measured[0] > max(WEAK, 2 * _eps(leaf.compiled.dtype)) * scale:
-        return LeafVerdict(
-            "undecided", share, f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
-        )
-    return LeafVerdict("agrees", share)
+        beyond = f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
+    elif not is_beyond and measured[0] > max(WEAK, 2 * _eps(leaf.compiled.dtype)) * scale:
+        undecided = f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
+    return leaf.within(share, agrees=not is_beyond and not undecided, beyond=beyond, undecided=undecided)
 
 
 def _permitted(
@@ -256,7 +220,9 @@ def _rms(x: np.ndarray) -> float:
 # ---- signs and phases --------------------------------------------------------------------------------------------
 
 
-def _turned(x: np.ndarray, reference: np.ndarray, axis: int) -> np.ndarray:
+def _turned(x: np.ndarray, reference: np.ndarray, axis: int | None) -> np.ndarray:
+    if axis is None:
+        return x
     wide = np.complex128 if np.iscomplexobj(x) else np.float64
     x = x.astype(wide)
     along = (x.conj() * reference.astype(wide)).sum(axis, keepdims=True)
@@ -353,14 +319,14 @@ def verify(
         raise NotMeasured("it returns nothing, so there is nothing to check")
     notes.nonfinite = describe_nonfinite(subject.outputs)
     roundings = _Roundings(subject)
-    found = _judged(subject.outputs, expected, "eager", roundings, notes)
+    found = _compare(subject.outputs, expected, "eager", roundings, notes)
     if mode != "float64" or not found.agrees:
         return found
     try:
         wide = evaluate_wide(roundings.call)
     except NotMeasured as error:
         raise NotMeasured(f"it cannot be evaluated in float64: {error.problem}") from error
-    return _judged(subject.outputs, wide, "float64", roundings, notes, expected)
+    return _compare(subject.outputs, wide, "float64", roundings, notes, expected)
 
 
 def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Notes) -> Any:
@@ -391,7 +357,7 @@ class _Roundings:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._runs: dict[bool, list[list[Any]]] = {}
+        self.runs = cache(self._run)
 
     @cached_property
     def call(self) -> TracedCall:
@@ -408,15 +374,12 @@ class _Roundings:
         narrow = any(is_narrow(getattr(aval, "dtype", np.int32)) for aval in outputs)
         return [Rounding(RUNS, direction).run(self.call) for direction in (1, -1)] if narrow else []
 
-    def runs(self, free_signs: bool) -> list[list[Any]]:
-        if free_signs in self._runs:
-            return self._runs[free_signs]
+    def _run(self, free_signs: bool) -> list[list[Any]]:
         found, begin = [], perf_counter_ns()
         for seed in range(RUNS):
             found.append(Rounding(seed, free_signs=free_signs).run(self.call))
             if len(found) >= LEAST_RUNS and perf_counter_ns() - begin > ENOUGH_S * 1e9:
                 break
-        self._runs[free_signs] = found
         return found
 
     def spread(self, place: int, free_signs: bool) -> RoundingSpread:
@@ -427,59 +390,55 @@ class _Roundings:
         return RoundingSpread(*([np.asarray(data_of(run[place])) for run in runs] for runs in both))
 
 
-def _judged(
+def _compare(
     outputs: Any, reference: Any, against: Against, roundings: _Roundings, notes: Notes, eager: Any = None
 ) -> Numerics:
     outputs, reference = drop(outputs), drop(reference)
     leaves = compare_leaves(outputs, reference, against=against, allowed=quick_bound)
     if isinstance(leaves, Numerics):
         return leaves
-    doubtful = [i for i, leaf in enumerate(leaves) if not leaf.numerics.agrees and leaf.compiled is not None]
-    if not doubtful:
-        return worst_of(leaves, against)
-    places = _places(outputs)
+    numbers = count()  # a traced program has no result for None
+    places = [-1 if leaf is None else next(numbers) for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None)]
     try:
-        verdicts = {i: _verdict(leaves[i], places[i], roundings, eager) for i in doubtful}
+        judged = [
+            leaf if leaf.numerics.agrees or leaf.compiled is None else _explain(leaf, place, roundings, eager)
+            for leaf, place in zip(leaves, places, strict=True)
+        ]
     except NotMeasured as error:
         return _without_operations(leaves, against, error, notes)
-    undecided = [i for i, verdict in verdicts.items() if verdict.state == "undecided"]
-    decided = [_settled(leaf, verdicts.get(i)) for i, leaf in enumerate(leaves) if i not in undecided]
+    undecided, decided = ([leaf for leaf in judged if bool(leaf.undecided) is wanted] for wanted in (True, False))
     if undecided and all(leaf.numerics.agrees for leaf in decided):
-        names = [leaves[i].numerics.worst for i in undecided]
+        names = [leaf.numerics.worst for leaf in undecided]
         if not all(name.startswith(_STATE) for name in names):
             what = f"leaf {names[0]}" if names[0] else "the output"
-            raise _undecided(notes, f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
+            raise _undecided(notes, f"benchax can't decide whether {what} is right: {undecided[0].undecided}")
         # Adam divides a gradient by its size, so a gradient that is zero except for rounding makes a full step.
         notes.undetermined += [name for name in names if name not in notes.undetermined]
     return worst_of(decided, against)
 
 
-def _settled(leaf: LeafComparison, verdict: LeafVerdict | None) -> LeafComparison:
-    if verdict is None:
-        return leaf
-    if verdict.compiled is not None:
-        leaf = leaf.turned(verdict.compiled)
-    if verdict.state == "differs" and leaf.numerics.nonfinite:
-        return leaf
-    return leaf.within(verdict.allowed, agrees=verdict.state == "agrees", beyond=verdict.why)
-
-
-def _places(outputs: Any) -> list[int]:
-    """Returns, for each leaf, None among them, its place among the results of a traced program, which has no None."""
-    found, n = [], 0
-    for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None):
-        found.append(n)
-        n += leaf is not None
-    return found
-
-
-def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> LeafVerdict:
+def _explain(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> LeafComparison:
+    """Judges a leaf by the spread of runs. In further runs, the signs of eigenvectors and singular vectors are drawn by
+    chance. If only these explain its difference, each column, or row, is turned to the sign or phase of the reference.
+    """
     own_error = None if eager is None else np.asarray(data_of(jax.tree.leaves(eager)[place]))
-    spread = roundings.spread(place, free_signs=False)
-    found = judge(leaf, spread, own_error)
-    if found.state == "agrees" or not roundings.has_free_signs:
+    plain = roundings.spread(place, free_signs=False)
+    found = judge(leaf, plain, own_error)
+    if found.numerics.agrees or not roundings.has_free_signs:
         return found
-    return judge_with_free_signs(leaf, spread, roundings.spread(place, free_signs=True), own_error)
+    free = roundings.spread(place, free_signs=True)
+    found = judge(leaf, free, own_error)
+    if not found.undecided or leaf.numerics.nonfinite or leaf.compiled.ndim < 2 or not is_inexact(leaf.compiled.dtype):
+        return found
+    turned = [_judge(leaf, spread, own_error, axis) for spread in (plain, free) for axis in (-2, -1)]
+    if agreeing := [each for each in turned if each.numerics.agrees]:
+        return agreeing[0]
+    best = min(turned[2:], key=_allowed)
+    return best if _allowed(best) < WEAK else found
+
+
+def _allowed(leaf: LeafComparison) -> float:
+    return math.inf if leaf.numerics.tolerance is None else leaf.numerics.tolerance
 
 
 def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured, notes: Notes) -> Numerics:
