@@ -25,10 +25,10 @@ from benchax.measuring.state import CallOutcome, label
 from benchax.measuring.timers.base import FRESH_COPIES, Subject
 from benchax.model import CallFloor, Measurement, Noise, Remark, Severity
 from benchax.printable import list_some
-from benchax.program.compiled import INLINE_FLOPS, lowered_flops
+from benchax.program.compiled import INLINE_FLOPS
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
-from benchax.program.index import ELEMENTWISE, MOVES, TAKES
-from benchax.program.jaxpr import INLINED, equations, every_equation, names, user_line
+from benchax.program.index import COSTLY
+from benchax.program.jaxpr import equations, every_equation, user_line
 from benchax.program.work import least_operations
 from benchax.static_leaves import find_hidden
 from benchax.stats.summary import Summary
@@ -189,10 +189,10 @@ def _of_inputs(record: Record, subject: Subject) -> Iterator[Remark]:
 def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool) -> Remark | None:
     """The compiled program does almost none of the written work: XLA folded it into constants, or it is unused.
 
-    XLA's counts are a first look. They count a cumulative sum of n as n² operations in the written form, and as n in
-    the compiled form. The remark uses benchax's own count of both texts.
+    A first look compares XLA's count of the compiled program with the work of the trace. The remark counts both texts
+    in the same way.
     """
-    hlo, cost, lowered = prepared.hlo, record.cost, prepared.built.lowered
+    hlo, cost, built = prepared.hlo, record.cost, prepared.built
     if not subject.dynamic_leaves or not hlo or record.notes.returns_nothing or (cost and cost.has_loops):
         return None
     if entry_uses_parameters(hlo) is False:
@@ -202,15 +202,15 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
             "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same "
             "in every call",
         )
-    traced, left = prepared.built.traced, cost.flops if cost else None
-    if not examines or lowered is None or (left and traced and left >= FOLDED_SHARE * most_flops(traced.jaxpr)):
+    if not examines or built.lowered is None:
         return None
-    # XLA takes 3 ms to count the program as written.
-    written = lowered_flops(lowered)
-    # Library calls are opaque, and by XLA's count a program of only transcendentals has no FLOPs.
-    if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(hlo):
+    written = _written_work(built.traced.jaxpr) if built.traced else math.inf
+    is_done = cost and cost.flops and cost.flops >= FOLDED_SHARE * written
+    # Library calls are opaque.
+    if written < INLINE_FLOPS or is_done or opaque_calls(hlo):
         return None
-    before, after = least_operations(lowered.as_text(dialect="hlo")), least_operations(hlo)
+    # To print the program as written, and to count its operations, takes 3 ms and more.
+    before, after = least_operations(built.lowered.as_text(dialect="hlo")), least_operations(hlo)
     if before is None or after is None or before < INLINE_FLOPS or after >= FOLDED_SHARE * before:
         return None
     return Remark(
@@ -221,32 +221,20 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
     )
 
 
-SIMPLE_FLOPS = 16
-"""At most that many FLOPs XLA counts for an element of an operation among `SIMPLE`."""
-SIMPLE = (
-    (ELEMENTWISE - names("digamma erf_inv erfc integer_pow lgamma pow"))
-    | MOVES
-    | TAKES
-    | names("concatenate iota one_minus_square pad reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum")
-)
-
-
-def most_flops(program: Any) -> float:
-    """No less than XLA counts in a traced program; infinite where an operation has no simple bound."""
+def _written_work(program: Any) -> float:
+    """About the operations of a traced program: one for each element, more for products. It is infinite with other
+    costly operations, whose work isn't known here."""
     total = 0.0
     for equation in every_equation(program):
-        name, avals = equation.primitive.name, [v.aval for v in (*equation.invars, *equation.outvars)]
-        if name in INLINED:
-            continue
-        sizes = [math.prod(getattr(aval, "shape", ())) for aval in avals]
-        is_complex = any(getattr(getattr(aval, "dtype", None), "kind", "") == "c" for aval in avals)
-        if name == "dot_general" and not is_complex:
+        name, values = equation.primitive.name, (*equation.invars, *equation.outvars)
+        sizes = [math.prod(getattr(v.aval, "shape", ())) for v in values]
+        if name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
-            total += 2 * sizes[-1] * math.prod(avals[0].shape[axis] for axis in contracted)
-        elif name in SIMPLE and not is_complex:
-            total += SIMPLE_FLOPS * max(sizes)
-        else:
+            total += 2 * sizes[-1] * math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+        elif name in COSTLY:
             return math.inf
+        else:
+            total += max(sizes, default=0)
     return total
 
 

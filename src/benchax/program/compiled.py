@@ -695,17 +695,8 @@ def inline_flops(compiled: jax.stages.Compiled) -> float | None:
     return None if counts is None else float(counts.get(FLOPS, 0.0))
 
 
-def lowered_flops(lowered: jax.stages.Lowered) -> float | None:
-    """FLOPs of the program as written, before XLA optimises, dead code included. None where XLA does not say.
-
-    At least: the work of custom calls is not in it.
-    """
-    counts = _counts_of(lowered)
-    return None if counts is None else _known_count(counts, FLOPS)
-
-
-def _counts_of(stage: jax.stages.Compiled | jax.stages.Lowered) -> Mapping[str, float] | None:
-    found = _ask(stage.cost_analysis)
+def _counts_of(compiled: jax.stages.Compiled) -> Mapping[str, float] | None:
+    found = _ask(compiled.cost_analysis)
     return found if isinstance(found, Mapping) else None
 
 
