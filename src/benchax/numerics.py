@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -97,34 +97,55 @@ def compare(outputs: Any, reference: Any, *, against: Against) -> Numerics:
 class LeafComparison:
     """One leaf and its reference. `compiled` and `reference` are NumPy arrays, or None if the leaf holds no numbers."""
 
-    numerics: Numerics
-    excess: float
-    """The difference over what is allowed: above 1 they disagree."""
+    path: str
+    against: Against
+    agrees: bool
     compiled: Any = None
     reference: Any = None
+    found: _Extremes = field(default_factory=_Extremes)
+    """How far these are apart."""
+    bound: float = 0.0
+    """The allowed difference, as a share of the reference's largest value."""
+    beyond: str = ""
+    """Says what is too far, where it is not the largest difference."""
     undecided: str = ""
     """Why it can't be decided whether they agree; empty if it can."""
 
     def turned(self, compiled: Any) -> LeafComparison:
         """Returns the same leaf with other compiled values: the columns of a matrix whose sign or phase is free."""
-        found = _extremes(compiled, self.reference)
-        scale = found.largest / found.scale if found.scale else None
-        numerics = replace(self.numerics, max_abs=_finite(found.largest), max_rel=scale, max_ulp=_finite(found.ulp))
-        return replace(self, compiled=compiled, numerics=numerics)
+        return replace(self, compiled=compiled, found=_extremes(compiled, self.reference))
 
-    def within(self, bound: float, *, agrees: bool, beyond: str = "", undecided: str = "") -> LeafComparison:
-        """The same leaf judged by another bound, a share of the reference's largest value.
+    @property
+    def excess(self) -> float:
+        """The difference over what is allowed: above 1 they disagree."""
+        if self.compiled is None:
+            return 0.0 if self.agrees else math.inf
+        allowed = max(self.bound * self.found.scale, _underflow(self.compiled.dtype))
+        return self.found.largest / allowed if allowed else math.inf if self.found.largest else 0.0
 
-        `beyond` says what is too far, where it is not the largest difference.
-        """
-        found, n = _extremes(self.compiled, self.reference), self.numerics
-        why = ""
-        if not agrees:
-            size = beyond or _size_text(found, bound, self.compiled.dtype if bound == 0 else None)
-            why = _why(n.worst, self.compiled, self.reference, found, size)
-        excess = found.largest / (bound * found.scale) if bound * found.scale else math.inf if found.largest else 0.0
-        n = replace(n, agrees=agrees, tolerance=_finite(bound), why=why)
-        return replace(self, excess=excess, numerics=n, undecided=undecided)
+    @property
+    def numerics(self) -> Numerics:
+        found = self.found
+        if self.compiled is None:
+            return Numerics(self.against, self.agrees, self.path, why=self.beyond)
+        return Numerics(
+            self.against,
+            self.agrees,
+            self.path,
+            max_abs=_finite(found.largest),
+            max_rel=_finite(found.largest / found.scale) if found.scale else None if found.largest else 0.0,
+            max_ulp=_finite(found.ulp),
+            nonfinite=found.nonfinite,
+            tolerance=_finite(self.bound),
+            why="" if self.agrees else self._why(),
+        )
+
+    def _why(self) -> str:
+        a, b, found = self.compiled, self.reference, self.found
+        where = tuple(int(i) for i in np.unravel_index(found.where, a.shape))
+        at = f" at [{', '.join(map(str, where))}]" if where else ""
+        size = self.beyond or _size_text(found, self.bound, a.dtype)
+        return f"{_called(self.path)}{at} is {_values_text(a[where].item(), b[where].item())} ({size})"
 
 
 def compare_leaves(
@@ -151,7 +172,7 @@ def worst_of(leaves: Sequence[LeafComparison], against: Against) -> Numerics:
     if not leaves:
         return Numerics(against, agrees=True)
     worst = max(leaves, key=_badness)
-    nonfinite = sum(leaf.numerics.nonfinite for leaf in leaves)
+    nonfinite = sum(leaf.found.nonfinite for leaf in leaves)
     return replace(worst.numerics, worst=worst.numerics.worst if worst.excess else "", nonfinite=nonfinite)
 
 
@@ -176,8 +197,7 @@ def tolerance_between_programs(dtype: Any) -> float:
 
 def _badness(leaf: LeafComparison) -> tuple[bool, float, float]:
     # If several leaves are equally far off (usually not at all), describe one that has a tolerance.
-    bound = leaf.numerics.tolerance
-    return not leaf.numerics.agrees, leaf.excess, -1.0 if bound is None else bound
+    return not leaf.agrees, leaf.excess, -1.0 if leaf.compiled is None else leaf.bound
 
 
 def describe_nonfinite(tree: Any) -> str:
@@ -255,29 +275,14 @@ def _judged(
 ) -> LeafComparison:
     """One pair of leaves."""
     if compiled.kind == "float0":  # the gradient of an integer: no value at all
-        return LeafComparison(Numerics(against, agrees=True, worst=path), 0.0)
+        return LeafComparison(path, against, True)
     if compiled.kind == "object":
         return _judged_object(path, compiled.value, expected.value, against)
     a, b = (np.asarray(jax.random.key_data(x.value) if x.kind == "key" else x.value) for x in (compiled, expected))
-    bound = of_type(compiled.dtype) if compiled.kind in ("float", "complex") else 0.0
-    found = _extremes(a, b)
-    if found.nonfinite:
-        why = _why(path, a, b, found, f"{found.nonfinite} of {a.size} values differ in being NaN or infinite")
-        numerics = Numerics(against, False, path, nonfinite=found.nonfinite, tolerance=bound, why=why)
-        return LeafComparison(numerics, math.inf, a, b)
-    allowed = max(bound * found.scale, _underflow(a.dtype))
-    excess = found.largest / allowed if allowed else math.inf if found.largest else 0.0
-    numerics = Numerics(
-        against,
-        agrees=excess <= 1,
-        worst=path,
-        max_abs=_finite(found.largest),
-        max_rel=_finite(found.largest / found.scale) if found.scale else None if found.largest else 0.0,
-        max_ulp=_finite(found.ulp),
-        tolerance=bound,
-        why=_why(path, a, b, found, _size_text(found, bound, a.dtype)) if excess > 1 else "",
-    )
-    return LeafComparison(numerics, excess, a, b)
+    bound, found = of_type(compiled.dtype) if compiled.kind in ("float", "complex") else 0.0, _extremes(a, b)
+    beyond = f"{found.nonfinite} of {a.size} values differ in being NaN or infinite" if found.nonfinite else ""
+    leaf = LeafComparison(path, against, False, a, b, found, bound, beyond)
+    return replace(leaf, agrees=leaf.excess <= 1)
 
 
 def _judged_object(path: str, a: Any, b: Any, against: Against) -> LeafComparison:
@@ -286,7 +291,7 @@ def _judged_object(path: str, a: Any, b: Any, against: Against) -> LeafCompariso
     except Exception:
         same = False  # what refuses to be compared is not known to agree; the sentence shows both
     why = "" if same else f"{_called(path)} is {_short(a)} where the reference has {_short(b)}"
-    return LeafComparison(Numerics(against, same, path, why=why), 0.0 if same else math.inf)
+    return LeafComparison(path, against, same, beyond=why)
 
 
 def _extremes(a: np.ndarray, b: np.ndarray) -> _Extremes:
@@ -308,7 +313,8 @@ def _extremes(a: np.ndarray, b: np.ndarray) -> _Extremes:
             nonfinite=found.nonfinite + (0 if mismatched is None else _elements(mismatched, piece.size)),
             where=start + int(ranked.argmax()) // (ranked.size // piece.size) if is_further else found.where,
         )
-    return found
+    # A difference from what is not finite has no size.
+    return found._replace(largest=math.inf, ulp=math.inf) if found.nonfinite else found
 
 
 def _elements(mismatched: np.ndarray, size: int) -> int:
@@ -377,12 +383,6 @@ def _spacing(magnitude: np.ndarray, dtype: np.dtype) -> np.ndarray | float:
 
 
 # Sentences
-
-
-def _why(path: str, a: np.ndarray, b: np.ndarray, found: _Extremes, size: str) -> str:
-    where = tuple(int(i) for i in np.unravel_index(found.where, a.shape))
-    at = f" at [{', '.join(map(str, where))}]" if where else ""
-    return f"{_called(path)}{at} is {_values_text(a[where].item(), b[where].item())} ({size})"
 
 
 def _size_text(found: _Extremes, bound: float, dtype: Any) -> str:

@@ -102,9 +102,9 @@ def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = N
         return replace(leaf, undecided="its shape depends on rounding")
     beside = every if reference_error is None else [*every, np.asarray(reference_error)]
     is_same = all(run.shape == beside[0].shape and run.tobytes() == beside[0].tobytes() for run in every)
-    if is_same and (not is_inexact(leaf.compiled.dtype) or leaf.numerics.nonfinite):
+    if is_same and (not is_inexact(leaf.compiled.dtype) or leaf.found.nonfinite):
         return leaf
-    if leaf.numerics.nonfinite:
+    if leaf.found.nonfinite:
         patterns = [np.isfinite(run) for run in beside]
         is_same = all(np.array_equal(pattern, patterns[0]) for pattern in patterns)
         return leaf if is_same else replace(leaf, undecided=DECIDES_FINITE)
@@ -131,7 +131,7 @@ def _judge(
     finite = np.all([np.isfinite(x) for x in (compiled, base, eager, *rest)], axis=0)
     known = np.isfinite(compiled) & np.isfinite(base)
     if (known & ~finite).any():
-        return leaf.within(math.inf, agrees=False, undecided=DECIDES_FINITE)
+        return replace(leaf, bound=math.inf, undecided=DECIDES_FINITE)
     compiled, base, eager = compiled[finite], base[finite], eager[finite]
     runs, directed = [x[finite] for x in runs], [x[finite] for x in directed]
     scale = _most(base)
@@ -149,7 +149,8 @@ def _judge(
         beyond = f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
     elif not is_beyond and measured[0] > max(WEAK, 2 * _eps(leaf.compiled.dtype)) * scale:
         undecided = f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
-    return leaf.within(share, agrees=not is_beyond and not undecided, beyond=beyond, undecided=undecided)
+    agrees = not is_beyond and not undecided
+    return replace(leaf, agrees=agrees, bound=share, beyond=beyond, undecided=undecided)
 
 
 def _permitted(
@@ -401,14 +402,14 @@ def _compare(
     places = [-1 if leaf is None else next(numbers) for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None)]
     try:
         judged = [
-            leaf if leaf.numerics.agrees or leaf.compiled is None else _explain(leaf, place, roundings, eager)
+            leaf if leaf.agrees or leaf.compiled is None else _explain(leaf, place, roundings, eager)
             for leaf, place in zip(leaves, places, strict=True)
         ]
     except NotMeasured as error:
         return _without_operations(leaves, against, error, notes)
     undecided, decided = ([leaf for leaf in judged if bool(leaf.undecided) is wanted] for wanted in (True, False))
-    if undecided and all(leaf.numerics.agrees for leaf in decided):
-        names = [leaf.numerics.worst for leaf in undecided]
+    if undecided and all(leaf.agrees for leaf in decided):
+        names = [leaf.path for leaf in undecided]
         if not all(name.startswith(_STATE) for name in names):
             what = f"leaf {names[0]}" if names[0] else "the output"
             raise _undecided(notes, f"benchax can't decide whether {what} is right: {undecided[0].undecided}")
@@ -424,27 +425,23 @@ def _explain(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any
     own_error = None if eager is None else np.asarray(data_of(jax.tree.leaves(eager)[place]))
     plain = roundings.spread(place, free_signs=False)
     found = judge(leaf, plain, own_error)
-    if found.numerics.agrees or not roundings.has_free_signs:
+    if found.agrees or not roundings.has_free_signs:
         return found
     free = roundings.spread(place, free_signs=True)
     found = judge(leaf, free, own_error)
-    if not found.undecided or leaf.numerics.nonfinite or leaf.compiled.ndim < 2 or not is_inexact(leaf.compiled.dtype):
+    if not found.undecided or leaf.found.nonfinite or leaf.compiled.ndim < 2 or not is_inexact(leaf.compiled.dtype):
         return found
     turned = [_judge(leaf, spread, own_error, axis) for spread in (plain, free) for axis in (-2, -1)]
-    if agreeing := [each for each in turned if each.numerics.agrees]:
+    if agreeing := [each for each in turned if each.agrees]:
         return agreeing[0]
-    best = min(turned[2:], key=_allowed)
-    return best if _allowed(best) < WEAK else found
-
-
-def _allowed(leaf: LeafComparison) -> float:
-    return math.inf if leaf.numerics.tolerance is None else leaf.numerics.tolerance
+    best = min(turned[2:], key=lambda each: each.bound)
+    return best if best.bound < WEAK else found
 
 
 def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured, notes: Notes) -> Numerics:
     """Judges without rounding data: a result is wrong if fewer than half of the digits agree."""
     again = [_by_digits(leaf) for leaf in leaves]
-    if not all(leaf.numerics.agrees for leaf in again):
+    if not all(leaf.agrees for leaf in again):
         return worst_of(again, against)
     far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)
     problem = f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
@@ -457,8 +454,7 @@ def _undecided(notes: Notes, problem: str) -> NotMeasured:
 
 
 def _by_digits(leaf: LeafComparison) -> LeafComparison:
-    n = leaf.numerics
-    if n.agrees or n.nonfinite or leaf.compiled is None or not n.tolerance or n.max_rel is None:
+    if leaf.agrees or leaf.compiled is None or leaf.found.nonfinite or not leaf.bound:
         return leaf
     bound = tolerance(leaf.compiled.dtype)
-    return leaf.within(bound, agrees=n.max_rel <= bound)
+    return replace(leaf, bound=bound, agrees=leaf.found.largest <= bound * leaf.found.scale)
