@@ -103,7 +103,7 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
     (paired_run,) = paired_runs
     # The test's own inputs for both sides: how long a program takes may depend on the values that it is given.
     prepared = prepare(case, new.options.seed)
-    leaves = leaves_of(prepared.subject_of(prepared.trace())).args
+    leaves = leaves_of(prepared.trace().subject).args
     return replace(
         paired_run,
         sides=tuple(replace(side, leaves=leaves) for side in paired_run.sides),

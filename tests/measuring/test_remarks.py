@@ -19,7 +19,7 @@ from jax.experimental import io_callback
 import benchax
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.prepare import BuiltProgram, prepare
+from benchax.measuring.prepare import prepare
 from benchax.measuring.record import Record, quiet
 from benchax.measuring.remarks import CODES, folded, remarks, renew
 from benchax.measuring.sampling import Warmup
@@ -43,7 +43,7 @@ def evidence():
         cost=Cost(flops=500.0),
         noise=Noise(load_1m=0.5, others_share=0.01, steal_share=0.0),
     )
-    prepared = SimpleNamespace(built=BuiltProgram(), hlo="", inline_flops=500.0)
+    prepared = SimpleNamespace(traced=None, lowered=None, donated=(), hlo="", inline_flops=500.0)
     subject = SimpleNamespace(program=program, inputs=inputs, dynamic_leaves=[inputs], outputs=None, output_bytes=12)
     return record, prepared, subject
 

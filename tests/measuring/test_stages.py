@@ -91,8 +91,8 @@ def test_donation_is_seen(jitted):
 
     donating = jax.jit(fn, donate_argnums=0) if jitted else fn
 
-    assert build(donating, "f32[8]", donate=() if jitted else [0]).donates
-    assert not build(fn, "f32[8]").donates
+    assert build(donating, "f32[8]", donate=() if jitted else [0]).donated
+    assert not build(fn, "f32[8]").donated
 
 
 def test_transfer_in_moves_the_bytes_of_all_inputs():

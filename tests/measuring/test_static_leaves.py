@@ -132,7 +132,7 @@ def test_the_stored_program_of_a_model_runs_on_the_inputs_of_the_function(
     monkeypatch.setattr(paired, "BLOCK_NS", 5_000_000)
     case = make_case(wrap(step), (net(), X, KEY))
     prepared = prepare(case)
-    program = exported(prepared.subject_of(prepared.trace())).content
+    program = exported(prepared.trace().subject).content
 
     document = take_blocks(
         PairedRequest((Side("stored", program=program), Side("now", case)), blocks=1), lambda stage, **facts: None

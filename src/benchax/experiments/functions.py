@@ -83,7 +83,7 @@ def _refuse_stateful(case: Case, seed: int) -> None:
     if not is_stateful((args, dict(kwargs))):
         return
     # Use the inputs from above: a factory may draw others when it is called again.
-    names = prepare(replace(case, jit=True, inputs=lambda: (args, kwargs)), seed).subject_of().mutated
+    names = prepare(replace(case, jit=True, inputs=lambda: (args, kwargs)), seed).trace().subject.mutated
     if names:
         raise NotAvailable(
             f"{case.id.label!r} changes {', '.join(names[:3])} in place, and variants need a function that returns "

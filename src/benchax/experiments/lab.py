@@ -35,7 +35,7 @@ from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import apply_settings, jax_settings, with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
-from benchax.measuring.prepare import BuiltProgram, Prepared, prepare
+from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
@@ -551,7 +551,7 @@ def make_reference(case: Case, seed: int, outputs: Any, draws: frozenset[int] | 
     return Reference(to_host(outputs), draws, why=why, baseline=outputs)
 
 
-def random_draws(built: BuiltProgram) -> frozenset[int] | None:
+def random_draws(built: Prepared) -> frozenset[int] | None:
     """How many bits wide the random numbers are that a program draws: of other bits, as for float64 or bf16, JAX makes
     other numbers. None where its trace cannot be reached."""
     if built.traced is None:

@@ -247,7 +247,7 @@ def fill(
 
 def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines: bool, is_stored: bool) -> Subject:
     built = prepared.built
-    _artifacts(record, prepared)
+    _artifacts(record, built)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
     cold = note_first_uses(built.traced, cold)

@@ -331,11 +331,8 @@ def _to_export(case: Case, inputs: Inputs, file: Path | None) -> Subject:
     prepared = Prepared(program_of(case, given), given)
     if file and file.exists():
         static, _, _ = file.read_bytes().partition(b"\n")
-        return replace(prepared.subject_of(), static=tuple(json.loads(static)))
-    try:
-        return prepared.subject_of(prepared.trace())
-    except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why
-        return prepared.subject_of()
+        return Subject(prepared.program, given, None, tuple(json.loads(static)))
+    return prepared.trace().subject
 
 
 def _export(subject: Subject, file: Path | None) -> bytes:

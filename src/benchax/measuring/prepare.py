@@ -34,63 +34,6 @@ Enter = Callable[[str], None]
 """Told the name of each step before it begins."""
 
 
-@dataclass
-class BuiltProgram:
-    """The results of building: the stages of JAX, the seconds of each, and the reasons for missing ones."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    absent: list[Absent] = field(default_factory=list)
-    cache: Cache | None = None
-    traced: jax.stages.Traced | None = None
-    lowered: jax.stages.Lowered | None = None
-    compiled: jax.stages.Compiled | None = None
-    donated: tuple[int, ...] = ()
-    """Which of the arrays and numbers that the compiled program takes."""
-    static: tuple[int | str, ...] = ()
-
-    @property
-    def donates(self) -> bool:
-        return bool(self.donated)
-
-    @property
-    def stages(self) -> Stages:
-        """The times of the row."""
-        return Stages(
-            trace_s=self.seconds.get("trace"), lower_s=self.seconds.get("lower"), compile_s=self.seconds.get("compile")
-        )
-
-    def step(self, name: str, enter: Enter, call: Callable[[], Any]) -> Any:
-        """The result of a timed step; None, with the reason, if there is no such step."""
-        enter(name)
-        try:
-            result, self.seconds[name] = timed(call)
-        except NotMeasured as error:
-            self.absent.append(Absent(f"stages.{name}_s", error.problem))
-            return None
-        return result
-
-    def note_cache(self, log: CompileLog) -> None:
-        """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
-        # This is possible: a wrapper around a jit cannot be made to forget its programs, and `inspect` does not require
-        # it.
-        if not log.was_asked:
-            self.cache = "warm"
-            del self.seconds["compile"]
-            why = "it had been compiled before in this process; a fresh one (--cold-process) shows the cost"
-            self.absent.append(Absent("stages.compile_s", why))
-        elif log.cache_hits:
-            self.cache = "hit"
-        else:
-            self.cache = "miss" if is_cache_on() else "off"
-
-    def reach_trace(self) -> jax.stages.Traced:
-        """Raises `NotMeasured` if it cannot be reached."""
-        if self.traced is None:
-            why = (absent.why for absent in self.absent if absent.what == "stages.trace_s")
-            raise NotMeasured(next(why, "its trace cannot be reached"))
-        return self.traced
-
-
 @dataclass(frozen=True)
 class FirstRun:
     """The first call of a program."""
@@ -118,7 +61,7 @@ def prepare(case: Case, seed: int = 0, enter: Enter = lambda step: None) -> Prep
 
 @dataclass(eq=False)
 class Prepared:
-    """A program and its inputs, and what has been made of them so far."""
+    """A program and its inputs, and what has been made of them so far: the stages of JAX, and the seconds of each."""
 
     program: programs.CallableProgram
     inputs: Inputs
@@ -127,6 +70,11 @@ class Prepared:
     """False leaves a jitted function the programs that it has: to look at one, times are not needed."""
     step: str = "trace"
     """That was entered last, or is the first to come: where a failure belongs."""
+    seconds: dict[str, float] = field(init=False, default_factory=dict)
+    absent: list[Absent] = field(init=False, default_factory=list)
+    """The reasons for missing times."""
+    cache: Cache | None = field(init=False, default=None)
+    """The persistent cache's part in compiling; None if nothing was compiled."""
 
     def on_inputs_of(self, case: Case, seed: int) -> Prepared:
         """The same program with the inputs of another case: a jitted function is called with several."""
@@ -141,81 +89,135 @@ class Prepared:
         """Taken with the first use, which is before the function is traced."""
         return Surroundings(self.program.eager or self.program.call)
 
+    # The objects that JAX or a wrapper gives for a step; None if there is no such step.
+
     @cached_property
-    def built(self) -> BuiltProgram:
-        """Traced, lowered and compiled, each timed, from nothing."""
+    def _trace(self) -> Any:
         _ = self.surroundings  # tracing may leave something there
         if self.forgets:
             programs.forget(self.program)
-        built, (args, kwargs) = self._traced()
-        lowered = built.step("lower", self.enter, lambda: programs.lower(self.program, built.traced, args, kwargs))
+        args, kwargs = self._call
+        return self._time("trace", lambda: programs.trace(self.program, args, kwargs))
+
+    @cached_property
+    def _lower(self) -> Any:
+        traced, (args, kwargs) = self._trace, self._call
+        return self._time("lower", lambda: programs.lower(self.program, traced, args, kwargs))
+
+    @cached_property
+    def _compile(self) -> Any:
+        lowered = self._lower
         if lowered is None:
-            built.absent.append(Absent("stages.compile_s", built.absent[-1].why))
-            built.compiled = programs.unwrapped(self.program.call, jax.stages.Compiled)
-            return built
+            self.absent.append(Absent("stages.compile_s", self.absent[-1].why))
+            return self.program.call  # perhaps a Compiled
         with watch_compiles() as log:
             # JAX also sends a compilation event for a lookup in the persistent cache, and none for one in memory. So
             # the time alone does not show which it was.
-            compiled = built.step("compile", self.enter, lowered.compile)
-        built.lowered = programs.unwrapped(lowered, jax.stages.Lowered)
-        built.compiled = programs.unwrapped(compiled, jax.stages.Compiled)
-        built.note_cache(log)
-        self._read_arguments(built)
-        return built
+            compiled = self._time("compile", lowered.compile)
+        self._note_cache(log)
+        return compiled
 
-    def trace(self) -> BuiltProgram:
-        """Returns the results of tracing, for callers that do not compile. JAX keeps the trace: a later build would
-        find it there and have no time to trace."""
-        built, (args, kwargs) = self._traced()
-        if built.traced is None:
-            lowered = programs.lower(self.program, None, args, kwargs)
-            built.lowered = programs.unwrapped(lowered, jax.stages.Lowered)
-        self._read_arguments(built)
-        return built
-
-    def _traced(self) -> tuple[BuiltProgram, Call]:
-        built = BuiltProgram(static=self.inputs.static)
+    @cached_property
+    def _call(self) -> Call:
         # Tracing does not change objects. A wrapper's own effects are its own concern.
-        args, kwargs = self.inputs.renewed(copy=False)
-        built.traced = built.step("trace", self.enter, lambda: programs.trace(self.program, args, kwargs))
-        return built, (args, kwargs)
+        return self.inputs.renewed(copy=False)
 
-    def _read_arguments(self, built: BuiltProgram) -> None:
-        """Which arguments are donated and which are static, as far as JAX publishes it."""
-        built.traced = programs.unwrapped(built.traced, jax.stages.Traced)
-        stage = built.traced or built.lowered
-        if stage is None:
-            return
-        leaves = jax.tree.leaves(stage.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))
+    def _time(self, step: str, call: Callable[[], Any]) -> Any:
+        """The result of a timed step; None, with the reason, if there is no such step."""
+        self.enter(step)
+        try:
+            result, self.seconds[step] = timed(call)
+        except NotMeasured as error:
+            self.absent.append(Absent(f"stages.{step}_s", error.problem))
+            return None
+        return result
+
+    def _note_cache(self, log: CompileLog) -> None:
+        """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
+        # This is possible: a wrapper around a jit cannot be made to forget its programs, and `inspect` does not require
+        # it.
+        if not log.was_asked:
+            self.cache = "warm"
+            del self.seconds["compile"]
+            why = "it had been compiled before in this process; a fresh one (--cold-process) shows the cost"
+            self.absent.append(Absent("stages.compile_s", why))
+        elif log.cache_hits:
+            self.cache = "hit"
+        else:
+            self.cache = "miss" if is_cache_on() else "off"
+
+    @property
+    def traced(self) -> jax.stages.Traced | None:
+        return programs.unwrapped(self._trace, jax.stages.Traced)
+
+    @property
+    def lowered(self) -> jax.stages.Lowered | None:
+        return programs.unwrapped(self._lower, jax.stages.Lowered)
+
+    @property
+    def compiled(self) -> jax.stages.Compiled | None:
+        return programs.unwrapped(self._compile, jax.stages.Compiled)
+
+    @property
+    def built(self) -> Prepared:
+        """Itself, traced, lowered and compiled, each timed, from nothing."""
+        _ = self._compile
+        return self
+
+    def trace(self) -> Prepared:
+        """Returns itself, traced, for callers that do not compile. JAX keeps the trace: a later build would find it
+        there and have no time to trace."""
+        self.forgets = False
+        _ = self.traced or self.lowered
+        return self
+
+    def reach_trace(self) -> jax.stages.Traced:
+        """Raises `NotMeasured` if it cannot be reached."""
+        if self.traced is None:
+            why = (absent.why for absent in self.absent if absent.what == "stages.trace_s")
+            raise NotMeasured(next(why, "its trace cannot be reached"))
+        return self.traced
+
+    @property
+    def stages(self) -> Stages:
+        """The times of the row."""
+        seconds = self.seconds.get
+        return Stages(trace_s=seconds("trace"), lower_s=seconds("lower"), compile_s=seconds("compile"))
+
+    @cached_property
+    def donated(self) -> tuple[int, ...]:
+        """Which of the arrays and numbers that the compiled program takes, as far as JAX publishes it."""
+        stage = self.traced or self.lowered
+        infos = () if stage is None else stage.args_info
+        leaves = jax.tree.leaves(infos, is_leaf=lambda leaf: hasattr(leaf, "donated"))
         flags = [leaf.donated for leaf in leaves if hasattr(leaf, "donated")]
-        built.donated = tuple(i for i, is_donated in enumerate(flags) if is_donated)
-        if self.program.kind == "jit":
-            built.static = undeclared_static(stage.args_info, self.inputs.args, self.inputs.kwargs)
+        return tuple(i for i, is_donated in enumerate(flags) if is_donated)
+
+    @cached_property
+    def static(self) -> tuple[int | str, ...]:
+        stage = self.traced or self.lowered
+        if stage is None or self.program.kind != "jit":
+            return self.inputs.static
+        return undeclared_static(stage.args_info, self.inputs.args, self.inputs.kwargs)
 
     @property
     def subject(self) -> Subject:
-        """For timers; it has no outputs before the first run."""
-        return self.subject_of(self.built)
-
-    def subject_of(self, found: BuiltProgram | None = None) -> Subject:
-        """As far as `found` tells, a build or a trace; without one, what the case declares."""
-        if found is None:
-            return Subject(self.program, self.inputs, None, self.inputs.static)
-        return Subject(self.program, self.inputs, None, found.static, found.donates, donated=found.donated)
+        """For timers, as far as the trace tells. It has no outputs before the first run."""
+        return Subject(self.program, self.inputs, None, self.static, bool(self.donated), donated=self.donated)
 
     @cached_property
     def hlo(self) -> str:
         """The optimised program; empty if it cannot be reached."""
-        return (self.built.compiled.as_text() or "") if self.built.compiled is not None else ""
+        return (self.compiled.as_text() or "") if self.compiled is not None else ""
 
     @cached_property
     def inline_flops(self) -> float | None:
         """By which XLA:CPU decides where the program runs; None if it cannot be reached, or XLA does not say."""
-        return inline_flops(self.built.compiled) if self.built.compiled is not None else None
+        return inline_flops(self.compiled) if self.compiled is not None else None
 
     def call_first(self) -> FirstRun:
         """The first ordinary call, which finds the executable."""
-        subject = self.subject  # built first, if it is not
+        subject = self.built.subject
         self.enter("first run")
         is_eager = self.program.kind == "eager"
         # The donations of an eager function show only in what is left of its arguments, so it gets copies.

@@ -29,7 +29,7 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.errors import NotMeasured, UsageError
-from benchax.measuring.prepare import BuiltProgram
+from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import as_reason
 from benchax.measuring.state import changes, is_carried, state_of, values_of
 from benchax.measuring.timers.base import Subject
@@ -58,7 +58,7 @@ class Purity:
     """Clocks that it reads while it is traced, with their lines."""
 
 
-def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[], None]) -> Purity:
+def check(subject: Subject, built: Prepared, name: str, put_back: Callable[[], None]) -> Purity:
     """Traces the function again, without jit, so that JAX's caches do not answer for it.
 
     Args:

@@ -136,7 +136,7 @@ def describe_nonfinite_result(nonfinite: str, what: str) -> Remark | None:
 
 
 def _of_devices(record: Record, prepared: Prepared) -> Iterator[Remark]:
-    traced = prepared.built.traced
+    traced = prepared.traced
     found = [] if traced is None else [each.equation for each in equations(traced.jaxpr)]
     called = [e for e in found if e.primitive.name in CALLBACKS]
     listed = [f"{CALLBACKS[equation.primitive.name]} at {user_line(equation)}" for equation in called]
@@ -192,7 +192,7 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
     A first look compares XLA's count of the compiled program with the work of the trace. The remark counts both texts
     in the same way.
     """
-    hlo, cost, built = prepared.hlo, record.cost, prepared.built
+    hlo, cost = prepared.hlo, record.cost
     if not subject.dynamic_leaves or not hlo or record.notes.returns_nothing or (cost and cost.has_loops):
         return None
     if entry_uses_parameters(hlo) is False:
@@ -202,15 +202,15 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
             "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same "
             "in every call",
         )
-    if not examines or built.lowered is None:
+    if not examines or prepared.lowered is None:
         return None
-    written = _written_work(built.traced.jaxpr) if built.traced else math.inf
+    written = _written_work(prepared.traced.jaxpr) if prepared.traced else math.inf
     is_done = cost and cost.flops and cost.flops >= FOLDED_SHARE * written
     # Library calls are opaque.
     if written < INLINE_FLOPS or is_done or opaque_calls(hlo):
         return None
     # To print the program as written, and to count its operations, takes 3 ms and more.
-    before, after = least_operations(built.lowered.as_text(dialect="hlo")), least_operations(hlo)
+    before, after = least_operations(prepared.lowered.as_text(dialect="hlo")), least_operations(hlo)
     if before is None or after is None or before < INLINE_FLOPS or after >= FOLDED_SHARE * before:
         return None
     return Remark(
@@ -288,7 +288,7 @@ def _of_program(record: Record, prepared: Prepared, subject: Subject) -> Iterato
             f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted in every "
             f"call on CPU, which can be most of the time{advice}",
         )
-    if prepared.built.donates and prepared.hlo and not aliased_parameters(prepared.hlo):
+    if prepared.donated and prepared.hlo and not aliased_parameters(prepared.hlo):
         yield Remark(
             "donation-unused",
             "warning",
