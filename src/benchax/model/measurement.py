@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, Literal
 
 from benchax.errors import NotMeasured, UsageError, one_of
+from benchax.grouping import group_by
 from benchax.model.identity import CaseId, Environment, Program, WorkPerCall
 from benchax.options import Options
 from benchax.renderers import SelfRendering
@@ -466,11 +467,8 @@ class Measurement(SelfRendering):
 
     def series_of(self, timer: str) -> tuple[Samples, ...]:
         """The samples by `timer`, one for each process that has some."""
-        found: dict[int, Samples] = {}
-        for samples in self.samples:
-            if samples.timer == timer:
-                found.setdefault(samples.process, samples)
-        return tuple(found.values())
+        by_process = group_by((s for s in self.samples if s.timer == timer), lambda s: s.process)
+        return tuple(found[0] for found in by_process.values())
 
     @property
     def median_s(self) -> float:
