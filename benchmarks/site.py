@@ -26,7 +26,7 @@ from typing import Any
 
 from store import ENVIRONMENT, columns, measurement
 
-from benchax.codec import encode_comparison
+from benchax.codec import encode
 from benchax.environment import count_cores
 from benchax.model import Block, CaseId, Comparison, Version
 from benchax.reporting.site.publishing import publish
@@ -116,7 +116,7 @@ def template(case: CaseId) -> tuple[dict[str, Any], str]:
         candidate_value=1.534567e-4, blocks=(block,) * BLOCKS, environment=replace(ENVIRONMENT, commit=COMMIT),
         compared_at=DATE,
     )  # fmt: skip
-    text = encode_comparison(made)
+    text = encode(made)
     return row, text
 
 

@@ -22,7 +22,6 @@ from benchax.codec import (
     decode_comparison,
     decode_params,
     encode,
-    encode_comparison,
     encode_params,
     from_document,
     to_document,
@@ -186,7 +185,7 @@ def test_a_comparison_without_its_samples_is_the_same_whatever_its_texts_hold(
     c = compared(1, 1.5, case=CaseId(f"f{text}", (("n", text),)), why=text, environment=host)
     c = c if has_blocks else dataclasses.replace(c, blocks=())
 
-    document = encode_comparison(c)
+    document = encode(c)
 
     assert decode_comparison(document) == c
     assert decode_comparison(document, with_blocks=False) == dataclasses.replace(c, blocks=())

@@ -11,15 +11,14 @@ import json
 import types
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from benchax.errors import UPGRADE, FormatError
 from benchax.json_values import converter, decode_value
 from benchax.model import Comparison, Environment, Measurement
 from benchax.printable import quote
 
-if TYPE_CHECKING:
-    from benchax.results.inspection import Inspection
+T = TypeVar("T")
 
 FORMAT = 3
 """The version written. Every earlier version stays readable forever (tests/golden).
@@ -39,16 +38,17 @@ class NewerFormat(FormatError):
     """A document was written by a newer benchax."""
 
 
-def encode(m: Measurement, notes: Mapping[str, Any] = types.MappingProxyType({})) -> str:
-    """`m` as one line of strict JSON in ASCII: no NaN tokens, no raw newlines, whatever its texts contain.
+def encode(result: Any, notes: Mapping[str, Any] = types.MappingProxyType({})) -> str:
+    """A result as one line of strict JSON in ASCII: no NaN tokens, no raw newlines, whatever its texts contain.
 
     Args:
+        result: a measurement, a comparison, or an inspection.
         notes: written in addition to the fields, under keys that no field has. `decode` ignores them.
 
     Raises:
         TypeError: a field holds something that its annotation in `model` does not allow.
     """
-    return _dump(to_document(m) | dict(notes))
+    return _dump(to_document(result) | dict(notes))
 
 
 def decode(text: str) -> Measurement:
@@ -60,6 +60,11 @@ def decode(text: str) -> Measurement:
     return from_document(load(text))
 
 
+def decode_as(text: str, kind: type[T]) -> T:
+    """As `decode`, for a result of another kind."""
+    return _decoded(load(text), kind)
+
+
 def load(text: str) -> Any:
     """The JSON of a document, which need not be one of ours. Raises `FormatError` if it is no JSON."""
     try:
@@ -68,9 +73,9 @@ def load(text: str) -> Any:
         raise FormatError(f"not a document of benchax: {quote(text)} ({error})", "one JSON object") from error
 
 
-def to_document(m: Measurement) -> dict[str, Any]:
-    """`m` as nested dicts, lists and scalars, ready for any writer of JSON. Raises as `encode` does."""
-    return {VERSION_KEY: FORMAT, **converter(Measurement).encode(m)}
+def to_document(result: Any) -> dict[str, Any]:
+    """`result` as nested dicts, lists and scalars, ready for any writer of JSON. Raises as `encode` does."""
+    return {VERSION_KEY: FORMAT, **converter(result.__class__).encode(result)}
 
 
 def from_document(document: object) -> Measurement:
@@ -94,19 +99,14 @@ def _decoded(document: object, hint: Any) -> Any:
 _convert = partial(decode_value, problem="a document of benchax is damaged")
 
 
-def encode_comparison(c: Comparison) -> str:
-    """`c` as one line of strict JSON in ASCII."""
-    return _dump({VERSION_KEY: FORMAT, **converter(Comparison).encode(c)})
-
-
 def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
-    """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does.
+    """The comparison in a document that `encode` wrote. Raises `FormatError` as `decode` does.
 
     Args:
         with_blocks: False leaves out the samples, which are most of a document and slow to decode.
     """
     if with_blocks:
-        return _decoded(load(text), Comparison)
+        return decode_as(text, Comparison)
     # Cut out before the text is parsed. Only the arrays of the last block, and an environment, end like this.
     head, _, rest = text.partition(',"blocks":[')
     where, date, rest = rest.partition("]}]")[2].partition('},"compared_at":"')
@@ -124,21 +124,6 @@ _ENVIRONMENT = ',"environment":{'
 @lru_cache(maxsize=4096)
 def _share_environment(text: str) -> Environment:
     return _convert(load(text), Environment, path=".environment")
-
-
-def encode_inspection(i: Inspection) -> str:
-    """`i` as one line of strict JSON in ASCII."""
-    # Imported here, so that readers of rows do not wait for it.
-    from benchax.results.inspection import Inspection  # noqa: PLC0415
-
-    return _dump({VERSION_KEY: FORMAT, **converter(Inspection).encode(i)})
-
-
-def decode_inspection(text: str) -> Inspection:
-    """Inverse of `encode_inspection`. Raises `FormatError` as `decode` does."""
-    from benchax.results.inspection import Inspection  # noqa: PLC0415
-
-    return _decoded(load(text), Inspection)
 
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:

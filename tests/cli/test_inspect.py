@@ -13,7 +13,7 @@ from command_line import Benchax
 
 from benchax import codec
 from benchax.machine import peaks as rates
-from benchax.results.inspection import Peaks
+from benchax.results.inspection import Inspection, Peaks
 
 FILE = """
 import benchax, jax, jax.numpy as jnp
@@ -81,12 +81,12 @@ def test_several_cases_are_shown_one_after_the_other_and_one_that_fails_is_told(
 def test_json_holds_all_parts_and_is_read_again(benchax: Benchax) -> None:
     lines = benchax("inspect", "bench_mine.py", "--json", "-k", "good").out.splitlines()
 
-    found = [codec.decode_inspection(line) for line in lines]
+    found = [codec.decode_as(line, Inspection) for line in lines]
 
     assert [each.name for each in found] == ["good[n=4]", "good[n=8]"]
     assert found[0].jaxpr is not None
     assert found[0].counts is not None
-    assert [codec.encode_inspection(each) for each in found] == lines
+    assert [codec.encode(each) for each in found] == lines
 
 
 def test_output_takes_what_is_shown_and_a_graph_is_svg(benchax: Benchax, mine: Path) -> None:

@@ -23,9 +23,9 @@ def sections() -> dict[str, Callable[[], str]]:
     for name, row in rows.items():
         found[f"measurement: {name}"] = lambda row=row: indent(codec.encode(row))
     for name, comparison in comparisons.items():
-        found[f"comparison: {name}"] = lambda c=comparison: indent(codec.encode_comparison(c))
+        found[f"comparison: {name}"] = lambda c=comparison: indent(codec.encode(c))
     results = every_result("f")
-    found["inspection"] = lambda: indent(codec.encode_inspection(results["Inspection"]))
+    found["inspection"] = lambda: indent(codec.encode(results["Inspection"]))
     for kind, result in results.items():
         if kind != "Measurement" and hasattr(result, "asdict"):
             found[f"{kind}.asdict()"] = lambda result=result: indent(json.dumps(result.asdict(), default=repr))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from measurement_strategies import HOST, RICH, case_ids, exact, measured, values_of
 from site_stores import contents, fill
 
-from benchax.codec import decode_comparison, encode_comparison
+from benchax.codec import decode_comparison, encode
 from benchax.errors import FormatError, MissingPackage, StoreError, UsageError
 from benchax.model import (
     CaseId,
@@ -275,11 +275,11 @@ def test_any_comparison_survives_the_store(store: DatabaseStore, comparison: Com
     (*_, newest) = history(store, comparison.case, comparison.metric, comparison.baseline.label)
 
     assert exact(newest) == exact(comparison)
-    assert encode_comparison(comparison).isascii()
+    assert encode(comparison).isascii()
 
 
-SLOWISH = json.dumps(json.loads(encode_comparison(SMALL)) | {"verdict": "slowish"})
-BAD = ["", "[]", "null", "{}", '{"benchax": 99}', "{", encode_comparison(SMALL)[:-5], SLOWISH]
+SLOWISH = json.dumps(json.loads(encode(SMALL)) | {"verdict": "slowish"})
+BAD = ["", "[]", "null", "{}", '{"benchax": 99}', "{", encode(SMALL)[:-5], SLOWISH]
 
 
 @pytest.mark.parametrize("text", BAD)

@@ -230,7 +230,7 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
 
     if as_json:
         for c in found:
-            line(codec.encode_comparison(c))
+            line(codec.encode(c))
     elif found:
         show(document(found, has_asides=False))
     else:

@@ -147,7 +147,7 @@ def _show(
 ) -> None:
 
     if as_json:
-        sink.add_json(codec.encode_inspection(found))
+        sink.add_json(codec.encode(found))
         return
     drawable = [part for part in parts if part != GRAPH]
     if parts and not drawable:

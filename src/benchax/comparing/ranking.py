@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cache, cmp_to_key
 from typing import Any, TypeVar, overload
 
-from benchax.codec import encode_comparison
+from benchax.codec import encode
 from benchax.model import CaseId, Comparison, Estimate, Failure, Metric
 from benchax.renderers import RENDERERS, SelfRendering
 from benchax.stats.verdicts import Verdict
@@ -135,7 +135,7 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
             "labels": list(self.labels),
             "ranking": [asdict(rank) for rank in self.ranking],
             "unranked": self.unranked,
-            "comparisons": [json.loads(encode_comparison(c)) for c in self.comparisons],
+            "comparisons": [json.loads(encode(c)) for c in self.comparisons],
         }
         if self.labels:  # functions are called by one call: none of them is new, or in a file of its own
             return found

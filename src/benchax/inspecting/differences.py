@@ -313,7 +313,7 @@ def inspect_in(launch: Launch, selection: Selection) -> list[Inspection]:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         reason = next((line for line in lines if line.startswith("error: ")), lines[-1])
         raise BenchaxError(f"not inspected with {launch.version.label}: {reason.removeprefix('error: ')}")
-    return [codec.decode_inspection(line) for line in done.stdout.splitlines()]
+    return [codec.decode_as(line, Inspection) for line in done.stdout.splitlines()]
 
 
 def _pair(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> list[Difference]:

@@ -35,7 +35,7 @@ from typing import Any, cast
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from benchax.codec import encode_comparison, to_document
+from benchax.codec import encode, to_document
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Comparison, Measurement, Opaque, Samples
 from benchax.printable import spell_for_xml
@@ -441,7 +441,7 @@ def to_json(found: Sequence[ExportedCase]) -> str:
     Each is a document as `codec.py` writes it, with every reading; a measurement also has a `summary` of the requested
     times. If there are no such times, the summary is null and `why` gives the reason.
     """
-    comparisons = [json.loads(encode_comparison(c)) for entry in found for c in entry.comparisons]
+    comparisons = [json.loads(encode(c)) for entry in found for c in entry.comparisons]
     measurements: list[dict[str, Any]] = []
     for entry in found:
         summary = dataclasses.asdict(entry.summary) if entry.summary else None

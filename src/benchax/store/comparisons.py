@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from benchax.codec import decode_comparison, decode_params, encode_comparison
+from benchax.codec import decode_comparison, decode_params, encode
 from benchax.model import CaseId, Comparison, Metric
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import Connection, Row, case_key, comparison_columns, read_rows
@@ -19,7 +19,7 @@ def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:
     """All or none; durable when this returns. Raises `StoreError`."""
 
     def work(connection: Connection) -> None:
-        connection.insert("comparisons", [comparison_columns(connection, c, encode_comparison(c)) for c in found])
+        connection.insert("comparisons", [comparison_columns(connection, c, encode(c)) for c in found])
 
     store.write(work)
 
