@@ -194,11 +194,11 @@ def test_while_it_runs_the_table_has_what_has_ended() -> None:
     cells = {key: cell for key, cell in g.by_key.items() if key[1] == g.data[0]}
     cells.popitem()
 
-    table = rendering.table_so_far(cells, g.functions, g.data, g.axis)
+    table = rendering.table(replace(g, by_key=cells))
 
     (line,) = table.lines
-    assert line[0] == str(g.data[0])
-    assert [bool(text) for text in line[1:]] == [(f, g.data[0]) in cells for f in g.functions]
+    assert line[:2] == (str(g.data[0]), "f32[4]")
+    assert [bool(text) for text in line[2:]] == [(f, g.data[0]) in cells for f in g.functions]
 
 
 @pytest.mark.slow

@@ -196,14 +196,12 @@ def measure(
 
 def _lines_of(running: Sequence[GridRun]) -> list[str]:
     """Returns the lines of a table with the cells that have ended so far."""
-    from benchax.grids.rendering import table_so_far
+    from benchax.grids.grid import result_of
+    from benchax.grids.rendering import table
 
     if not running or not running[0].cells:
         return []
-    spec = running[0].spec
-    return terminal.to_text(
-        Document((table_so_far(running[0].cells, list(spec.functions), list(spec.points), spec.axis),))
-    ).splitlines()
+    return terminal.to_text(Document((table(result_of(running[0])),))).splitlines()
 
 
 def is_wrong(result: GridResult, *, names_reference: bool) -> bool:

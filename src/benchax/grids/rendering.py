@@ -91,11 +91,12 @@ def document(g: GridResult) -> Document:
 
 
 def table(g: GridResult) -> Table:
-    """A row per data point, a column per function; on a page, what befell a cell can be pointed at."""
-    functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
-    inputs = {  # as the first function had them
-        d: next((s for f in g.functions if (s := g.by_key[f, d].measurement.signature)), "") for d in labels
-    }
+    """A row per data point, a column per function; on a page, what befell a cell can be pointed at. While a grid runs,
+    the table has what has ended."""
+    found = {d: {f: g.by_key[f, d] for f in g.functions if (f, d) in g.by_key} for d in g.data}
+    functions, labels = g.functions[:MOST_FUNCTIONS], [d for d in g.data if found[d]][:MOST_POINTS]
+    # As the first function had them.
+    inputs = {d: next((s for cell in found[d].values() if (s := cell.measurement.signature)), "") for d in labels}
     # A spec is its own signature; a size is not.
     is_shown = any(inputs[d] not in ("", str(d)) for d in labels)
     rows = [
@@ -104,25 +105,15 @@ def table(g: GridResult) -> Table:
             *([TableCell(truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
             *(
                 TableCell(cell_text(cell, g.timer), _STYLES.get(cell.status, "bad"), cell.message)
-                for cell in (g.by_key[f, d] for f in functions)
+                if (cell := found[d].get(f))
+                else TableCell("")
+                for f in functions
             ),
         )
         for d in labels
     ]
     before = (TableColumn(g.axis), *([TableColumn("inputs", is_optional=True)] if is_shown else []))
     return Table((*before, *(TableColumn(one_line(f), least_width=ESTIMATE) for f in functions)), tuple(rows))
-
-
-def table_so_far(
-    cells: Mapping[tuple[str, Label], Cell], functions: Sequence[str], labels: Sequence[Label], axis: str
-) -> Table:
-    """The table while a grid runs: a row per data point with a finished cell, each cell by its first timer."""
-    begun = [label for label in labels if any((f, label) in cells for f in functions)]
-    rows = [
-        (one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
-        for d in begun[:MOST_POINTS]
-    ]
-    return tabulate((axis, *map(one_line, functions)), rows)
 
 
 def cell_text(cell: Cell, timer: str | None) -> str:

@@ -162,7 +162,8 @@ class GridResult:
     def cells(self) -> tuple[Cell, ...]:
         """All cells; the functions of one data point are next to each other. Each has `status`, `message`,
         `measurement`, `trials_s` (every reading), `elapsed_s` (one figure per trial), `outputs` and `agreement`."""
-        return tuple(self.by_key[function, label] for label in self.data for function in self.functions)
+        keys = ((function, label) for label in self.data for function in self.functions)
+        return tuple(self.by_key[key] for key in keys if key in self.by_key)
 
     def cell(self, function: str, data: Label) -> Cell:
         """Raises `UsageError` for a function or a data point that the grid does not have."""
