@@ -201,12 +201,12 @@ def test_colours_change_no_character_and_lines_are_not_broken() -> None:
     text = "[bold]a:f32[8] = sin[x=1] b[/bold] " + "é" * 300
     drawn = io.StringIO()
 
-    content = terminal.render(Document((Code("jaxpr", text),)))
-    Console(file=drawn, width=40, force_terminal=True, color_system="truecolor").print(content, crop=False)
+    content = terminal.render(Document((Code("jaxpr", text),)), 40)
+    Console(file=drawn, width=40, force_terminal=True, color_system="truecolor").print(content, soft_wrap=True)
 
     assert "\x1b[36mf32[8]" in drawn.getvalue()
     plain = io.StringIO()
-    Console(file=plain, width=40, color_system=None).print(content, crop=False)
+    Console(file=plain, width=40, color_system=None).print(content, soft_wrap=True)
     assert plain.getvalue() == text + "\n"
 
 

@@ -242,7 +242,7 @@ def test_the_environment_says_what_is_unknown_and_ends_with_what_makes_rows_comp
         config={"jax_enable_x64": False, "jax_a": 1},
     )  # fmt: skip
 
-    assert terminal.to_text(Document((Facts((environment(known),)),)), 100) == snapshot
+    assert terminal.to_text(Document((Facts((environment(known),), "words"),)), 100) == snapshot
 
 
 def summary(low: float | None, median: float, high: float | None, **more: object) -> Summary:

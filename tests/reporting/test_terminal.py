@@ -51,7 +51,7 @@ FAILED = replace(
 def on_terminal(content: Document, width: int = 100) -> str:
     """What a terminal that knows colours is sent."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard", highlight=False)
-    console.print(terminal.render(content), crop=False)
+    console.print(terminal.render(content, width), soft_wrap=True)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -54,8 +54,8 @@ def show(document: Document, *, is_aside: bool = False) -> None:
 
     console = Console(highlight=False, stderr=is_aside)
     if console.is_terminal:
-        # Don't crop: a table folds if its columns allow it, and a wider one must keep its end.
-        console.print(terminal.render(document), crop=False)
+        # A table folds if its columns allow it, and a wider one must keep its end.
+        console.print(terminal.render(document, console.width), soft_wrap=True)
     else:
         print(terminal.to_text(document, _width(console)), file=console.file, flush=is_aside)
 

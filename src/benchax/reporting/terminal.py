@@ -1,27 +1,23 @@
-"""Renders documents for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, and plain
-text for pipes.
+"""Renders documents for a terminal, as lines of rich's `Text`: colours that respect NO_COLOR, tables that fit narrow
+windows, and plain text for pipes.
 
 Only `to_printed` asks whether there is a terminal; for commands `cli/console.py` does.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise, product
+from dataclasses import replace
+from itertools import chain, pairwise, product, zip_longest
 from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.table import Table as RichTable
 from rich.text import Text
 
-from benchax.model import Remark
 from benchax.printable import show_controls, show_line
 from benchax.reporting.document import (
     MARKS,
@@ -39,11 +35,10 @@ from benchax.reporting.document import (
     Style,
     Table,
     TableColumn,
-    TextRow,
     rewrite,
     tabulate_outline,
 )
-from benchax.reporting.tables import cut_middle
+from benchax.reporting.tables import cut_middle, truncate
 
 # Colours the text of programs in a terminal: jaxpr, StableHLO, HLO, and the differences between two programs.
 
@@ -70,11 +65,10 @@ _COLORS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-def highlight(language: str, text: str) -> Text:
-    """Lines stay as long as they are: a window breaks them, or a pipe does not."""
-    colored = Text(text, no_wrap=True, overflow="ignore")
-    for pattern, style in _COLORS[language]:
-        colored.highlight_regex(re.compile(pattern, re.MULTILINE), style)
+def highlight(language: str, line: str) -> Text:
+    colored = Text(line)
+    for pattern, style in _COLORS.get(language, ()):
+        colored.highlight_regex(pattern, style)
     return colored
 
 
@@ -107,19 +101,18 @@ ENDLESS = 400
 """A faint line of more characters is cut where the window ends: the signature of a model with a thousand arrays."""
 
 
-def render(document: Document) -> RenderableType:
-    """For a console, which prints it with `crop=False`: lines of programs, and words, may be longer than a window."""
-    placed = _place_blocks(_prepare(document))
-    return Group(*(Group(*[Text()] * is_apart, _render_block(block, below)) for is_apart, below, block in placed))
+def render(document: Document, width: int) -> Text:
+    """For a console, which prints it as it is: lines of programs, and words, may be longer than a window."""
+    return Text("\n").join(_render_blocks(_prepare(document), width))
 
 
 def to_text(document: Document, width: int | None = None) -> str:
     """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
-    blocks = _prepare(document)
-    tables = [_TableLayout(block).width for block in blocks if isinstance(block, Table)]
+    # A program is not read for colours that nobody sees.
+    blocks = [replace(block, language="") if isinstance(block, Code) else block for block in _prepare(document)]
+    tables = [_with_gaps(_list_widths(block)) for block in blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
-    placed = _place_blocks(blocks)
-    return "\n".join("\n" * is_apart + _print_block(block, is_below, wide) for is_apart, is_below, block in placed)
+    return "\n".join(line.plain for line in _render_blocks(blocks, wide))
 
 
 def to_printed(document: Document) -> str:
@@ -150,137 +143,91 @@ def _spell_out(part: Any) -> Any:
             return None
 
 
-def _place_blocks(blocks: Sequence[Shown]) -> Iterator[tuple[bool, bool, Shown]]:
-    """Yields (is a blank line before it, is it directly below a heading, block) for each block."""
-    if blocks:
-        yield False, False, blocks[0]
-    for before, block in pairwise(blocks):
+def _render_blocks(blocks: Sequence[Shown], width: int) -> Iterator[Text]:
+    for before, block in pairwise((None, *blocks)):
         level = before.level if isinstance(before, Heading) else None
         # After the title of a document comes a sentence about all of it, or its first part.
         is_apart = level is None or isinstance(block, Heading) or (level == 1 and not isinstance(block, Paragraph))
-        yield is_apart, level == 2, block
+        if before and is_apart:
+            yield Text()
+        if block:
+            yield from _render_block(block, "  " if level == 2 else "", width)
 
 
-def _print_block(block: Shown, is_below: bool, width: int) -> str:
-    if isinstance(block, Code):  # as it is: a console would expand its tabs
-        return f"{block.title}\n{block.text}" if block.title else block.text
-    printed = io.StringIO()
-    # Set everything explicitly: FORCE_COLOR would make rich assume a terminal, and write escape codes into files. In
-    # Jupyter, rich would display pieces and write nothing into `printed`.
-    console = Console(
-        file=printed, width=width, no_color=True, force_terminal=False, force_jupyter=False, highlight=False
-    )
-    console.print(_render_block(block, is_below), crop=False)
-    # Strip the spaces with which rich fills each line; files would keep them.
-    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
-
-
-def _render_block(block: Shown, is_below: bool) -> RenderableType:
+def _render_block(block: Shown, indent: str, width: int) -> Iterator[Text]:
+    """`indent`: of a sentence, which belongs to the heading above it."""
     match block:
         case Heading():
-            return _render_heading(block)
+            yield from _render_heading(block, width)
         case Paragraph():
-            return _render_paragraph(block, is_below)
+            yield from fold(Text(block.text, STYLES[block.style]), width, indent)
         case List():
-            return Group(*(_render_paragraph(item, is_below) for item in block.items))
+            yield from chain.from_iterable(_render_block(item, indent, width) for item in block.items)
         case Table():
-            return _TableLayout(block)
+            yield from _render_table(block, width)
         case Facts():
-            return _FactsLayout(block.sections) if block.kind == "numbers" else Group(*_render_words(block.sections))
+            yield from (_render_facts if block.kind == "numbers" else _render_words)(block.sections, width)
         case Remarks():
-            return Group(*map(_render_remark, block.remarks))
-        case Code():
-            return Group(*_render_title(block.title), highlight(block.language, block.text))
+            for remark in block.remarks:
+                mark, style = MARKS[remark.severity]
+                message = Text(remark.message, STYLES[style] if remark.severity == "error" else "")
+                yield from fold(message, width, "    ", Text.assemble("  ", (mark, STYLES[style]), " "))
+        case Code():  # lines stay as long as they are: a window breaks them, or a pipe does not
+            yield from _render_title(block.title)
+            yield from (highlight(block.language, line) for line in block.text.split("\n"))
         case Sparkline():
-            return Folded(Text(f"{block.bars}  {block.caption}"))
+            yield from fold(Text(f"{block.bars}  {block.caption}"), width)
         case Chart():  # what it shows stands in tables, too
-            return Folded(Text(show_controls(f"chart: {block.caption}"), style="dim"))
+            yield from fold(Text(show_controls(f"chart: {block.caption}"), "dim"), width)
 
 
-def _render_heading(heading: Heading) -> RenderableType:
-    aside = f"  {heading.aside}" if heading.aside else ""
-    title = [Folded(Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim")))]
-    below = map(_render_below, heading.below)
+def _render_heading(heading: Heading, width: int) -> Iterator[Text]:
     answers = heading.answers
     if answers and cell_len(heading.text) <= LONGEST_BESIDE and "\n" not in heading.text:
-        title, answers = [], (replace(answers[0], label=heading.text), *answers[1:])
-    return Group(*title, *([_FactsLayout((Section("", answers),), indent="")] if answers else []), *below)
-
-
-def _render_below(text: str) -> RenderableType:
-    if len(text) <= ENDLESS:
-        return Folded(Text(text, style="dim"))
-    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
-
-
-def _render_paragraph(paragraph: Paragraph, is_below: bool) -> RenderableType:
-    """A paragraph below a heading belongs to it."""
-    return Folded(Text(paragraph.text, style=STYLES[paragraph.style]), indent="  " if is_below else "")
-
-
-def _render_remark(remark: Remark) -> Folded:
-    mark, style = MARKS[remark.severity]
-    message = Text(remark.message, STYLES[style] if remark.severity == "error" else "")
-    return Folded(message, Text.assemble("  ", (mark, STYLES[style]), " "), indent="    ")
+        answers = (replace(answers[0], label=heading.text), *answers[1:])
+    else:
+        aside = f"  {heading.aside}" if heading.aside else ""
+        yield from fold(Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim")), width)
+    if answers:
+        yield from _render_facts((Section("", answers),), width, indent="")
+    for text in heading.below:
+        yield from fold(Text(text if len(text) <= ENDLESS else truncate(text, width), "dim"), width)
 
 
 # ---- facts ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _FactsLayout:
-    """Lays sections out by the width of the console: three columns, or stacked if that is too narrow."""
-
-    sections: Sequence[Section]
-    indent: str = "  "
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        # Use one width for all sections, so that the columns line up.
-        rows = [row for section in self.sections for row in section.rows]
-        label = max((len(row.label) for row in rows), default=0)
-        value = max((len(row.value) for row in rows), default=0)
-        word = longest_word(row.detail for row in rows)
-        # Before each detail come the label, indented by two, and the value, each followed by a gap.
-        is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
-        for i, section in enumerate(self.sections):
-            if i:
-                yield Text()
-            yield from _render_title(section.title)
-            yield from (
-                _stack_rows(section.rows) if is_narrow else [_align_rows(section.rows, label, value, self.indent)]
-            )
+def _render_facts(sections: Sequence[Section], width: int, indent: str = "  ") -> Iterator[Text]:
+    """Three columns, which line up across all sections; or stacked if that is too narrow."""
+    rows = [row for section in sections for row in section.rows]
+    label = max((len(row.label) for row in rows), default=0)
+    value = max((len(row.value) for row in rows), default=0)
+    word = longest_word(row.detail for row in rows)
+    # Before each detail come the label, indented by two, and the value, each followed by a gap.
+    is_narrow = width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
+    for i, section in enumerate(sections):
+        if i:
+            yield Text()
+        yield from _render_title(section.title)
+        for row in section.rows:
+            style = STYLES[row.style]
+            is_quiet = row.style in ("", "bad", "faint")
+            detail = Text(row.detail, STYLES[row.style or "faint"] if is_quiet else "")
+            if is_narrow:
+                line = Text.assemble((row.label + "  ", style), (row.value, style or "cyan"))
+                yield from fold(line, width, "    ", Text("  "))
+                yield from fold(detail, width, "    ") if row.detail else ()
+            else:
+                name, number = row.label.ljust(label), row.value.rjust(value)
+                line = Text.assemble(indent, (name, style), " " * GAP, (number, style or "cyan"), " " * GAP)
+                yield from fold(detail, width, " " * line.cell_len, line)
 
 
 def _render_title(title: str) -> list[Text]:
-    return [Text(title, style="bold")] if title else []
+    return [Text(title, "bold")] if title else []
 
 
-def _align_rows(rows: Sequence[TextRow], label: int, value: int, indent: str) -> RichTable:
-    table = RichTable.grid(padding=(0, 2), pad_edge=False)
-    table.add_column(min_width=label + len(indent), no_wrap=True)
-    table.add_column(min_width=value, justify="right", no_wrap=True)
-    table.add_column(ratio=1)
-    for row in rows:
-        style = STYLES[row.style]
-        detail = Folded(_render_detail(row))
-        table.add_row(Text(indent + row.label, style=style), Text(row.value, style=style or "cyan"), detail)
-    return table
-
-
-def _stack_rows(rows: Sequence[TextRow]) -> Iterator[Folded]:
-    for row in rows:
-        style = STYLES[row.style]
-        line = Text.assemble((row.label + "  ", style), (row.value, style or "cyan"))
-        yield Folded(line, Text("  "), indent="    ")
-        if row.detail:
-            yield Folded(_render_detail(row), indent="    ")
-
-
-def _render_detail(row: TextRow) -> Text:
-    return Text(row.detail, style=STYLES[row.style or "faint"] if row.style in ("", "bad", "faint") else "")
-
-
-def _render_words(sections: Sequence[Section]) -> Iterator[RenderableType]:
+def _render_words(sections: Sequence[Section], width: int) -> Iterator[Text]:
     """Renders sections whose values are texts, next to their labels."""
     for i, section in enumerate(sections):
         if i:
@@ -288,95 +235,103 @@ def _render_words(sections: Sequence[Section]) -> Iterator[RenderableType]:
         yield from _render_title(section.title)
         label = max((cell_len(row.label) for row in section.rows), default=0)
         for row in section.rows:
-            text = Text(row.value, style=STYLES[row.style]) + Text(f"  {row.detail}" if row.detail else "", style="dim")
-            yield _Labelled(Text(f"  {row.label}", style="dim"), text, label + 2 + GAP)
+            text = Text(row.value, STYLES[row.style]) + Text(f"  {row.detail}" if row.detail else "", "dim")
+            yield from _render_labelled(Text(f"  {row.label}", "dim"), text, label + 2 + GAP, width)
 
 
-@dataclass
-class _Labelled:
-    """A text next to its label, or below it if the label leaves no room for a word of the text."""
+def _render_labelled(label: Text, text: Text, beside: int, width: int) -> Iterator[Text]:
+    """A text next to its label, or below it if the label leaves no room for a word of the text.
 
-    label: Text
-    text: Text
-    width: int
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        if self.width + max(LEAST_WIDTH_BESIDE, longest_word([self.text.plain])) <= options.max_width:
-            self.label.pad_right(self.width - self.label.cell_len)
-            yield Folded(self.text, self.label, " " * self.width)
-        else:
-            indent = self.label.cell_len - len(self.label.plain.lstrip())
-            yield Folded(self.label)
-            yield Folded(self.text, indent=" " * (indent + 2))
+    Args:
+        beside: where a text next to the label begins.
+    """
+    if beside + max(LEAST_WIDTH_BESIDE, longest_word([text.plain])) <= width:
+        label.pad_right(beside - label.cell_len)
+        yield from fold(text, width, " " * beside, label)
+    else:
+        indent = label.cell_len - len(label.plain.lstrip())
+        yield from fold(label, width)
+        yield from fold(text, width, " " * (indent + 2))
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-class _TableLayout:
-    """Lays a table out by the width of the console: as columns that can fold or be left out, or row by row."""
+def _render_table(table: Table, width: int) -> Iterator[Text]:
+    """As columns that can fold or be left out, or row by row."""
+    hidden: list[str] = []
+    while _find_readable(table) > width and (optional := [i for i, c in enumerate(table.columns) if c.is_optional]):
+        hidden.insert(0, table.names[optional[-1]])
+        table = table.with_columns(set(range(len(table.columns))) - {optional[-1]})
+    widths = _fit(table, width)
+    yield from _render_columns(table, widths) if widths else _render_cards(table, width)
+    for note in (table.note, f"Hidden at this width: {', '.join(hidden)}." if hidden else ""):
+        yield from fold(Text(note, "dim"), width) if note else ()
 
-    def __init__(self, table: Table, left_out: Sequence[str] = ()) -> None:
-        self.table, self.left_out = table, left_out
-        texts = list(zip(table.names, *table.lines, strict=True))
-        self.cell_widths = [_widest(column[1:]) for column in texts]
-        self.widths = [_widest(column) for column in texts]
-        self.least_widths = [
-            min(width, max(column.least_width or 0, _longest(column, parts[1:])))
-            for column, width, parts in zip(table.columns, self.widths, texts, strict=True)
-        ]
 
-    @property
-    def width(self) -> int:
-        return _with_gaps(self.widths)
+def _list_widths(table: Table) -> list[int]:
+    return [_widest(texts) for texts in zip(table.names, *table.lines, strict=True)]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        optional = [i for i, column in enumerate(self.table.columns) if column.is_optional]
-        columns = zip(self.table.columns, self.widths, strict=True)
-        # At this width nothing folds, and only very long names are cut.
-        readable = _with_gaps([min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns])
-        if optional and readable > options.max_width:
-            fewer = self.table.with_columns(set(range(len(self.table.columns))) - {optional[-1]})
-            yield _TableLayout(fewer, (self.table.names[optional[-1]], *self.left_out))
-            return
-        fits = _with_gaps(self.least_widths) <= options.max_width
-        yield self.render_wide(self.fit(options.max_width)) if fits else Group(*self.render_narrow())
-        notes = [self.table.note, f"Hidden at this width: {', '.join(self.left_out)}." if self.left_out else ""]
-        yield from (Folded(Text(note, style="dim")) for note in notes if note)
 
-    def fit(self, room: int) -> list[int]:
-        """Widths that fill the room: heads fold and names are cut first, then the widest columns fold. A word of a
-        head is broken only if nothing else helps."""
-        heads = [longest_word([name]) for name in self.table.names]
-        columns = list(zip(self.table.columns, self.cell_widths, self.least_widths, heads, strict=True))
-        cut_alone = [least if column.is_cut else max(width, head) for column, width, least, head in columns]
-        whole_heads = list(map(max, self.least_widths, heads))
-        for least_widths, most in product((cut_alone, whole_heads, self.least_widths), range(room, 0, -1)):
-            fitted = [max(least, min(width, most)) for width, least in zip(self.widths, least_widths, strict=True)]
-            if _with_gaps(fitted) <= room:
-                return fitted
-        return self.least_widths
+def _find_readable(table: Table) -> int:
+    """At this width nothing folds, and only very long names are cut."""
+    columns = zip(table.columns, _list_widths(table), strict=True)
+    return _with_gaps([min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns])
 
-    def render_wide(self, widths: Sequence[int]) -> RichTable:
-        has_head = any(self.table.names)
-        drawn = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=has_head)
-        for column, width in zip(self.table.columns, widths, strict=True):
-            name = Text("\n").join(_fold_cell(replace(column, breaks_words=True), Text(column.name), width))
-            drawn.add_column(name, justify="right" if column.kind == "numbers" else "left", width=width, no_wrap=True)
-        for row in self.table.rows:
-            texts = (link_locations(Text(cell.text, style=STYLES[cell.style])) for cell in row)
-            columns = zip(self.table.columns, texts, widths, strict=True)
-            drawn.add_row(*(Text("\n").join(_fold_cell(*column)) for column in columns))
-        return drawn
 
-    def render_narrow(self) -> Iterator[RenderableType]:
-        width = max(map(cell_len, self.table.names)) + GAP
-        for i, row in enumerate(self.table.rows):
-            yield from [Text()] if i else []
-            for name, cell in zip(self.table.names, row, strict=True):
-                if cell.text:
-                    text = Text(cell.text, style=STYLES[cell.style])
-                    yield _Labelled(Text(name, style="dim"), text, width) if width > GAP else Folded(text)
+def _fit(table: Table, room: int) -> list[int]:
+    """Widths that fill the room: heads fold and names are cut first, then the widest columns fold. A word of a head is
+    broken only if nothing else helps. Empty if there is no room for the columns."""
+    texts = list(zip(table.names, *table.lines, strict=True))
+    widths = _list_widths(table)
+    least = [
+        min(width, max(column.least_width or 0, _longest(column, parts[1:])))
+        for column, width, parts in zip(table.columns, widths, texts, strict=True)
+    ]
+    heads = [longest_word([name]) for name in table.names]
+    columns = zip(table.columns, texts, least, heads, strict=True)
+    cut_alone = [low if column.is_cut else max(_widest(parts[1:]), head) for column, parts, low, head in columns]
+    for least_widths, most in product((cut_alone, list(map(max, least, heads)), least), range(room, 0, -1)):
+        fitted = [max(low, min(width, most)) for width, low in zip(widths, least_widths, strict=True)]
+        if _with_gaps(fitted) <= room:
+            return fitted
+    return []
+
+
+def _render_columns(table: Table, widths: Sequence[int]) -> Iterator[Text]:
+    heads = [replace(column, breaks_words=True) for column in table.columns]
+    if any(table.names):
+        yield from _render_row(heads, [Text(name, "bold") for name in table.names], widths, ends_below=True)
+    for row in table.rows:
+        texts = [link_locations(Text(cell.text, STYLES[cell.style])) for cell in row]
+        yield from _render_row(table.columns, texts, widths)
+
+
+def _render_row(
+    columns: Sequence[TableColumn], texts: Sequence[Text], widths: Sequence[int], ends_below: bool = False
+) -> Iterator[Text]:
+    """`ends_below`: cells with fewer lines end, not begin, where the others do."""
+    order = -1 if ends_below else 1
+    cells = (list(_fold_cell(*cell))[::order] for cell in zip(columns, texts, widths, strict=True))
+    for parts in list(zip_longest(*cells, fillvalue=Text()))[::order]:
+        line = Text()
+        for column, part, width in zip(columns, parts, widths, strict=True):
+            space = " " * (width - part.cell_len)
+            line.append_text(Text(space) + part if column.kind == "numbers" else part + Text(space))
+            line.append(" " * GAP)
+        line.rstrip()
+        yield line
+
+
+def _render_cards(table: Table, width: int) -> Iterator[Text]:
+    beside = max(map(cell_len, table.names)) + GAP
+    for i, row in enumerate(table.rows):
+        if i:
+            yield Text()
+        for name, cell in zip(table.names, row, strict=True):
+            text = Text(cell.text, STYLES[cell.style])
+            if cell.text:
+                yield from _render_labelled(Text(name, "dim"), text, beside if beside > GAP else 0, width)
 
 
 def _widest(texts: Sequence[str]) -> int:
@@ -404,6 +359,20 @@ def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
         yield from break_word(line, width) if column.breaks_words else (line,)
 
 
+def fold(text: Text, width: int, indent: str = "", first: Text | None = None) -> Iterator[Text]:
+    """`text` in lines of this width.
+
+    Args:
+        indent: precedes each line.
+        first: precedes the first line instead, and is as wide.
+    """
+    room = max(width - cell_len(indent), LEAST_FOLDED)
+    for i, line in enumerate(break_lines(link_locations(text), room)):
+        whole = Text.assemble(Text(indent) if i or first is None else first, line)
+        whole.rstrip()
+        yield whole
+
+
 # Break lines only between words: a path, a name, or a number with its unit stays together.
 
 _UNIT = r"(?:[nµm]?s|min|h|[kKMGTP]?i?B|[kMGTP]?FLOP)\b|%"
@@ -425,7 +394,7 @@ def break_lines(text: Text, width: int) -> Iterator[Text]:
         line.expand_tabs(8)
         for part in line.divide(_breaks(line.plain, width)):
             part.rstrip()
-            yield _keep_whole(part)
+            yield part
 
 
 _JOINT = re.compile(r"(?<=[/;,])|(?=\[)")
@@ -438,13 +407,8 @@ def break_word(line: Text, width: int) -> Iterator[Text]:
         fits = next(i for i in range(len(line.plain), 0, -1) if i == 1 or cell_len(line.plain[:i]) <= width)
         joints = [found.start() for found in _JOINT.finditer(line.plain) if fits // 2 < found.start() <= fits]
         piece, line = line.divide([joints[-1] if joints else fits])
-        yield _keep_whole(piece)
-    yield _keep_whole(line)
-
-
-def _keep_whole(line: Text) -> Text:
-    line.no_wrap, line.overflow = True, "ignore"
-    return line
+        yield piece
+    yield line
 
 
 def fold_text(text: str, width: int) -> str:
@@ -468,17 +432,3 @@ def link_locations(text: Text) -> Text:
         if file.is_file():
             text.stylize(f"link {file.absolute().as_uri()}", found.start(), found.end())
     return text
-
-
-class Folded:
-    """A text that is broken by the width of the console; what its lines begin with is not text of it."""
-
-    def __init__(self, text: Text, first: Text | None = None, indent: str = "") -> None:
-        """`first` precedes the first line and is as wide as `indent`, which precedes the other lines."""
-        self.text, self.indent = text, indent
-        self.first = Text(indent) if first is None else first
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        width = max(options.max_width - cell_len(self.indent), LEAST_FOLDED)
-        for i, line in enumerate(break_lines(link_locations(self.text), width)):
-            yield Text.assemble(Text(self.indent) if i else self.first, line, no_wrap=True, overflow="ignore")
