@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import cast
 
 from benchax.grouping import group_by
 from benchax.printable import list_some
@@ -140,26 +140,12 @@ def document(
         full: nothing is folded.
         roof: the roofline to compare the work with; None omits it.
     """
-    texts = {stage: text for stage in TEXTS if (text := _text(found, stage)) is not None}
-    if len(show) == 1 and show[0] in texts:
-        return Document((program_text(cast("Stage", show[0]), texts[show[0]], full),))
+    if len(show) == 1 and show[0] in TEXTS and (text := _text(found, show[0])) is not None:
+        return Document((program_text(show[0], text, full),))
     title, where = heading(found)
     blocks: list[Block] = [Heading(f"{title}: {answer(found)}", 1, (where,))]
     for part in show:
-        if part in texts:
-            blocks.append(program_text(cast("Stage", part), texts[part], full, title=part))
-        elif part in TEXTS:
-            blocks += [Heading(part), _nothing(found, part)]
-        elif part == "overview":
-            blocks += (Facts((section,)) for section in overview(found, roof))
-            blocks += _table("primitives", primitives(found), full=full)
-        elif part == "cost":
-            blocks += (Facts((section,)) for section in cost(found, roof))
-            blocks += _table("by line", lines(found, roof), full=full)
-            blocks += _table("by scope", scopes(found, roof), full=full)
-            blocks += _table("loops", loops(found), full=full)
-        else:
-            blocks += _PARTS[part](found, full)
+        blocks += _show_text(found, part, full) if part in TEXTS else _PARTS[part](found, full, roof)
     return Document((*blocks, *(list_remarks(found.remarks) if "overview" in show else ())))
 
 
@@ -168,7 +154,24 @@ def document_with_texts(found: Inspection) -> Document:
     return document(found, ("overview", *(stage for stage in TEXTS if _text(found, stage) is not None)))
 
 
-def _memory(found: Inspection, full: bool) -> list[Block]:
+def _show_text(found: Inspection, stage: Stage, full: bool) -> list[Block]:
+    if (text := _text(found, stage)) is None:
+        return [Heading(stage), _nothing(found, stage)]
+    return [program_text(stage, text, full, title=stage)]
+
+
+def _overview(found: Inspection, full: bool, roof: Roofline | None) -> list[Block]:
+    sections = (Facts((section,)) for section in overview(found, roof))
+    return [*sections, *_table("primitives", primitives(found), full=full)]
+
+
+def _cost(found: Inspection, full: bool, roof: Roofline | None) -> list[Block]:
+    tables = {"by line": lines(found, roof), "by scope": scopes(found, roof), "loops": loops(found)}
+    listed = (block for title, table in tables.items() for block in _table(title, table, full=full))
+    return [*(Facts((section,)) for section in cost(found, roof)), *listed]
+
+
+def _memory(found: Inspection, full: bool, _: object) -> list[Block]:
     blocks: list[Block] = [Facts((Section("memory", tuple(_memory_rows(found))),))]
     if found.buffers is None:
         return [*blocks, Heading("buffers"), _nothing(found, "buffers"), *show_peak(found, full)]
@@ -183,7 +186,7 @@ def _memory(found: Inspection, full: bool) -> list[Block]:
     return [*blocks, *list_lines(filter(None, notes), "faint"), *show_peak(found, full)]
 
 
-def _constants(found: Inspection, full: bool) -> list[Block]:
+def _constants(found: Inspection, full: bool, _: object) -> list[Block]:
     """The captured ones, and those baked in."""
     blocks: list[Block] = []
     for title, what in (("captured by the function", "captured"), ("stored in the program", "baked_in")):
@@ -196,7 +199,7 @@ def _constants(found: Inspection, full: bool) -> list[Block]:
     return blocks
 
 
-def _donation(found: Inspection, full: bool) -> list[Block]:
+def _donation(found: Inspection, full: bool, _: object) -> list[Block]:
     if found.donation is None:
         return [Heading("donation"), _nothing(found, "donation")]
     aliased, each = found.donation.aliased_bytes, found.donation.arguments
@@ -209,7 +212,7 @@ def _donation(found: Inspection, full: bool) -> list[Block]:
     return _table(title, build_table((WHAT, "array", "size", "reused", WHERE), rows), full=full)
 
 
-def _collectives(found: Inspection, full: bool) -> list[Block]:
+def _collectives(found: Inspection, full: bool, _: object) -> list[Block]:
     if found.collectives is None:
         return [Heading("collectives"), _nothing(found, "collectives")]
     if not found.collectives.calls:
@@ -228,7 +231,9 @@ def _known(number: int | None) -> str:
     return "not known" if number is None else str(number)
 
 
-_PARTS: dict[str, Callable[[Inspection, bool], list[Block]]] = {
+_PARTS: dict[str, Callable[[Inspection, bool, Roofline | None], list[Block]]] = {
+    "overview": _overview,
+    "cost": _cost,
     "memory": _memory,
     "constants": _constants,
     "donation": _donation,
@@ -325,15 +330,14 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         return
     per_loop = "; bodies of loops × trip counts" if counts.loops else ""
     least = "" if counts.is_exact else "at least; "
-    for label, what, unit, detail in (
-        ("operations", "flops", "FLOP", f"on one device{per_loop}"),
-        ("transcendentals", "transcendentals", "", "exp, log, tanh …"),
-        ("bytes accessed", "bytes_accessed", "B", "read and written by instructions, cached or not"),
+    for label, what, write, detail in (
+        ("operations", "flops", partial(count, what="FLOP"), f"on one device{per_loop}"),
+        ("transcendentals", "transcendentals", count, "exp, log, tanh …"),
+        ("bytes accessed", "bytes_accessed", size, "read and written by instructions, cached or not"),
     ):
         value: float | None = getattr(counts, what)
-        row = _not_known(found, label, f"counts.{what}")
-        text = "" if value is None else size(value) if unit == "B" else count(value, unit)
-        yield TextRow(label, text, least + detail) if text else row
+        unknown = _not_known(found, label, f"counts.{what}")
+        yield unknown if value is None else TextRow(label, write(value), least + detail)
     if counts.arithmetic_intensity is not None:
         yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations per byte accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:

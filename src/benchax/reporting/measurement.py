@@ -315,19 +315,18 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         detail += f", on each of {mem.devices} devices" if mem.devices > 1 else ""
         theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
-    if mem.captured_bytes:
-        yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
-    observed = f"observed rise ({mem.method})"
-    if mem.compiled_rise_bytes is not None:
-        yield TextRow("compiled call", f"+{size(mem.compiled_rise_bytes)}", observed)
-    if mem.eager_rise_low_bytes is not None and mem.eager_rise_bytes is not None:
-        detail = (
-            f"to +{size(mem.eager_rise_bytes)}, observed in several calls ({mem.method}): how long arrays live "
-            "depends on how far Python runs ahead of the device"
-        )
-        yield TextRow("eager call", f"+{size(mem.eager_rise_low_bytes)}", detail)
-    elif mem.eager_rise_bytes is not None:
-        yield TextRow("eager call", f"+{size(mem.eager_rise_bytes)}", observed)
+    observed, low, high = f"observed rise ({mem.method})", mem.eager_rise_low_bytes, mem.eager_rise_bytes
+    several = "" if high is None else f"to +{size(high)}, {RUNS_AHEAD.format(mem.method)}"
+    for label, sign, value, detail in (
+        ("captured", "", mem.captured_bytes or None, "arrays closed over by the Python function"),
+        ("compiled call", "+", mem.compiled_rise_bytes, observed),
+        ("eager call", "+", high if low is None else low, observed if low is None else several),
+    ):
+        if value is not None:
+            yield TextRow(label, f"{sign}{size(value)}", detail)
+
+
+RUNS_AHEAD = "observed in several calls ({}): how long arrays live depends on how far Python runs ahead of the device"
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
@@ -337,16 +336,15 @@ def _rates(m: Measurement) -> Iterable[TextRow]:
         if found := rates.get(what):
             ends = [count(value) for value in (found.low_per_s, found.high_per_s) if value is not None]
             interval = f"95 % {' – '.join(ends)}" if len(ends) == 2 else "without an interval"
-            has_share = what == "bytes" and m.work.peak_bytes_per_s
-            share = f", {_share_of_peak(found.per_s, m)}" if has_share else ""
+            share = _share_of_peak(found.per_s, m) if what == "bytes" else ""
             detail = f"{interval} by the {found.timer} timer{share}; {count(amount)} in a call"
             yield TextRow(what, amount_per_s(found.per_s, what), detail)
 
 
 def _share_of_peak(per_s: float, m: Measurement) -> str:
-    """61 % of the 20.1 GB/s that this machine reached"""
-    peak = m.work.peak_bytes_per_s or 0.0
-    return f"{percent(per_s / peak)} of the {rate(peak, 'B')} that this machine reached"
+    """, 61 % of the 20.1 GB/s that this machine reached; empty if that is not known"""
+    peak = m.work.peak_bytes_per_s
+    return f", {percent(per_s / peak)} of the {rate(peak, 'B')} that this machine reached" if peak else ""
 
 
 def _cost(m: Measurement) -> Iterable[TextRow]:
@@ -356,19 +354,16 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
     median_s = m.summary(timer).median_s if timer else 0.0
     # XLA counts one iteration of a loop, so a rate would be wrong.
     has_rate = median_s > 0 and not m.cost.has_loops
-    by, each = f"by the {timer} timer", f" on each of {m.devices.count} devices" if m.devices else ""
-    if m.cost.flops:
-        speed = f"{rate(m.cost.flops / median_s, 'FLOP')} {by}" if has_rate else "XLA's count"
-        yield TextRow("operations", count(m.cost.flops, "FLOP"), speed + each)
-    if m.cost.transcendentals:
-        yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
-    if m.cost.bytes_accessed:
-        speed = "XLA's estimate"
-        if has_rate:
-            per_s = m.cost.bytes_accessed / median_s
-            share = f", {_share_of_peak(per_s, m)}" if m.work.peak_bytes_per_s else ""
-            speed = f"{rate(per_s, 'B')} {by}{share}; XLA's estimate"
-        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), speed + each)
+    each = f" on each of {m.devices.count} devices" if m.devices else ""
+    for label, amount, unit, source in (
+        ("operations", m.cost.flops, "FLOP", "XLA's count"),
+        ("transcendentals", m.cost.transcendentals, "", "exp, log, tanh …"),
+        ("bytes accessed", m.cost.bytes_accessed, "B", "XLA's estimate"),
+    ):
+        per_s = amount / median_s if amount and unit and has_rate else 0.0
+        speed = f"{rate(per_s, unit)} by the {timer} timer{_share_of_peak(per_s, m) * (unit == 'B')}; " if per_s else ""
+        if amount:
+            yield TextRow(label, size(amount) if unit == "B" else count(amount, unit), f"{speed}{source}{each}")
 
 
 def _numerics(m: Measurement) -> Iterable[TextRow]:

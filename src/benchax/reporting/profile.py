@@ -13,7 +13,6 @@ from benchax.grouping import group_by
 from benchax.printable import list_some
 from benchax.reporting.document import (
     Axis,
-    AxisTick,
     Bars,
     Block,
     Chart,
@@ -33,6 +32,7 @@ from benchax.reporting.document import (
     grow,
     list_lines,
     list_remarks,
+    name_places,
     tabulate,
 )
 from benchax.reporting.tables import (
@@ -48,6 +48,7 @@ from benchax.results.inspection import Peaks
 from benchax.results.profile import (
     Column,
     Device,
+    Gap,
     Kind,
     Lane,
     LineChange,
@@ -434,45 +435,36 @@ def document_with_charts(p: Profile) -> Document:
 def chart_timeline(p: Profile) -> Chart | None:
     """Draws a row for each depth of each thread, and for the idle time of each device. Returns None if no call is
     known."""
-    rows: list[str] = []
-    marks: list[Bars] = []
-    for device in dict.fromkeys(lane.device for lane in p.lanes):
-        marks += _idle(next((d for d in p.devices if d.name == device), None), rows)
-        for lane in (lane for lane in p.lanes if lane.device == device):
-            marks += _calls(lane, rows)
-    if not marks:
+    rows: list[tuple[str, Bars]] = []
+    for name, lanes in group_by(p.lanes, lambda lane: lane.device).items():
+        gaps = next((device.gaps for device in p.devices if device.name == name), ())
+        rows += [(f"{name} idle", _draw_gaps(gaps))] if gaps else []
+        rows += [row for lane in lanes for row in _draw_calls(lane)]
+    if not rows:
         return None
-    n, shown = sum(lane.n_calls for lane in p.lanes), sum(len(mark.places) for mark in marks if mark.label == "calls")
+    marks = [replace(bars, places=(float(i),) * len(bars.lows)) for i, (_, bars) in enumerate(rows)]
+    n, shown = sum(lane.n_calls for lane in p.lanes), sum(len(mark.lows) for mark in marks if mark.label == "calls")
     left = f"; the longest {shown} of {plural(n, 'call')}" if shown < n else ""
-    names = tuple(AxisTick(i, name) for i, name in enumerate(rows))
     note = f"orange: the device was idle (the longest times){left}"
     time = Axis("since the recording began", "seconds")
-    return Chart(time, Axis(are_names=True, ticks=names), tuple(marks), "timeline", note=note, is_broad=True)
+    names = name_places([name for name, _ in rows])
+    return Chart(time, names, tuple(marks), "timeline", note=note, is_broad=True)
 
 
-def _idle(device: Device | None, rows: list[str]) -> Iterator[Bars]:
-    if device is None or not device.gaps:
-        return
-    rows.append(f"{device.name} idle")
-    starts = tuple(gap.start_s for gap in device.gaps)
-    ends = tuple(gap.start_s + gap.length_s for gap in device.gaps)
-    texts = tuple(f"idle {seconds(gap.length_s)}, between {gap.before} and {gap.after}" for gap in device.gaps)
-    yield Bars((float(len(rows) - 1),) * len(starts), starts, ends, "x", label="idle", style="warning", texts=texts)
+def _draw_gaps(gaps: Sequence[Gap]) -> Bars:
+    starts, ends = tuple(gap.start_s for gap in gaps), tuple(gap.start_s + gap.length_s for gap in gaps)
+    texts = tuple(f"idle {seconds(gap.length_s)}, between {gap.before} and {gap.after}" for gap in gaps)
+    return Bars((), starts, ends, "x", label="idle", style="warning", texts=texts)
 
 
-def _calls(lane: Lane, rows: list[str]) -> Iterator[Bars]:
-    for depth in range(min(MOST_DEPTH, max(lane.depths, default=-1) + 1)):
-        chosen = [i for i, found in enumerate(lane.depths) if found == depth]
-        if not chosen:
-            continue
-        # Name only the first row of a thread; the others are its contents.
-        name = truncate(f"{lane.device} {lane.thread}", LONGEST_NAME)
-        rows.append(f"… inside {depth}" if depth else name)
-        starts, ends = (tuple(column[i] for i in chosen) for column in (lane.starts_s, lane.ends_s))
+def _draw_calls(lane: Lane) -> Iterator[tuple[str, Bars]]:
+    """Yields a row for each depth. Only the first row of a thread has its name; the others are its contents."""
+    by_depth = group_by(range(len(lane.depths)), lane.depths.__getitem__)
+    for depth, chosen in sorted(by_depth.items())[:MOST_DEPTH]:
+        name = f"… inside {depth}" if depth else truncate(f"{lane.device} {lane.thread}", LONGEST_NAME)
+        starts, ends = (tuple(times[i] for i in chosen) for times in (lane.starts_s, lane.ends_s))
         texts = tuple(lane.names[i] for i in chosen)
-        style = STYLES[depth % len(STYLES)]
-        places = (float(len(rows) - 1),) * len(chosen)
-        yield Bars(places, starts, ends, "x", label="calls", style=style, texts=texts)
+        yield name, Bars((), starts, ends, "x", label="calls", style=STYLES[depth % len(STYLES)], texts=texts)
 
 
 # ---- where the time goes ----------------------------------------------------------------------------------------

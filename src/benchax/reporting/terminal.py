@@ -239,15 +239,15 @@ def _render_words(sections: Sequence[Section], width: int) -> Iterator[Text]:
             yield from _render_labelled(Text(f"  {row.label}", "dim"), text, label + 2 + GAP, width)
 
 
-def _render_labelled(label: Text, text: Text, beside: int, width: int) -> Iterator[Text]:
+def _render_labelled(label: Text, text: Text, start: int, width: int) -> Iterator[Text]:
     """A text next to its label, or below it if the label leaves no room for a word of the text.
 
     Args:
-        beside: where a text next to the label begins.
+        start: where a text next to the label begins.
     """
-    if beside + max(LEAST_WIDTH_BESIDE, longest_word([text.plain])) <= width:
-        label.pad_right(beside - label.cell_len)
-        yield from fold(text, width, " " * beside, label)
+    if start + max(LEAST_WIDTH_BESIDE, longest_word([text.plain])) <= width:
+        label.pad_right(start - label.cell_len)
+        yield from fold(text, width, " " * start, label)
     else:
         indent = label.cell_len - len(label.plain.lstrip())
         yield from fold(label, width)
