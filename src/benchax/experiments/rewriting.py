@@ -96,64 +96,50 @@ BODIES = {"scan": "jaxpr", "while": "body_jaxpr"}
 """The parameter that holds the body of a loop."""
 
 
-@dataclass(frozen=True)
-class RunningSum:
-    """A carry of a loop to which something is added in each iteration."""
-
-    position: int
-    """Among the carries."""
-    total: Any
-    """The variable of the body that is the new carry."""
-    added: Any
-    """The added value, a variable or a literal."""
-
-
-def find_running_sums(equation: Any) -> list[RunningSum]:
-    """Finds those of a loop; any other equation has none."""
+def find_running_sums(equation: Any) -> dict[int, tuple[Any, int]]:
+    """Finds those of a loop, by their positions among the carries: the addition in the body, and which of its operands
+    is added. Any other equation has none."""
     if equation.primitive.name not in BODIES:
-        return []
+        return {}
     body = equation.params[BODIES[equation.primitive.name]].jaxpr
     makers = {out: eqn for eqn in body.eqns for out in eqn.outvars}
-    found: list[RunningSum] = []
-    for i, (carry, total) in enumerate(
-        zip(split_operands(equation, _inputs(equation)).carry, body.outvars, strict=False)
-    ):
+    # The inputs of the body, in the places of the operands of the loop.
+    inputs = [*[None] * equation.params.get("cond_nconsts", 0), *body.invars]
+    found: dict[int, tuple[Any, int]] = {}
+    for i, (carry, total) in enumerate(zip(split_operands(equation, inputs).carry, body.outvars, strict=False)):
         made = None if isinstance(total, core.Literal) else makers.get(total)
         if made is None or made.primitive.name not in ADDITIONS or str(getattr(carry.aval, "dtype", "")) not in LOW:
             continue
-        others = [v for v in made.invars if v is not carry]
+        others = [at for at, v in enumerate(made.invars) if v is not carry]
         if len(others) == 1:
-            found.append(RunningSum(i, total, others[0]))
+            found[i] = made, others[0]
     return found
-
-
-def _inputs(loop: Any) -> list[Any]:
-    """The inputs of the body of a loop, in the places of the operands of the loop."""
-    jaxpr = loop.params[BODIES[loop.primitive.name]].jaxpr
-    return [*[None] * loop.params.get("cond_nconsts", 0), *jaxpr.invars]
 
 
 def run_wide(equation: Any, operands: list[Any]) -> list[Any]:
     """The loop on these operands, its running sums in float32; what it returns is rounded once."""
-    sums, params = {each.position: each for each in find_running_sums(equation)}, equation.params
+    sums, params = find_running_sums(equation), equation.params
     consts, carry, xs = split_operands(equation, operands)
     body, count = params[BODIES[equation.primitive.name]], len(carry)
-    # The body returns the added term in addition to its own results.
-    asking = body.jaxpr.replace(outvars=[*body.jaxpr.outvars, *(each.added for each in sums.values())])
+    dtypes = {i: carry[i].dtype for i in sums}
 
     def narrow(state: Sequence[Any]) -> list[Any]:
-        return [s.astype(sums[i].total.aval.dtype) if i in sums else s for i, s in enumerate(state)]
+        return [s.astype(dtypes[i]) if i in sums else s for i, s in enumerate(state)]
 
     def step(state: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        results = eval_jaxpr(asking, body.consts, *consts, *narrow(state), *x)
-        returned, added = results[: -len(sums)], results[-len(sums) :]
-        for each, what in zip(sums.values(), added, strict=True):
-            wide = state[each.position] + jnp.asarray(what).astype(jnp.float32)
-            for i, variable in enumerate(body.jaxpr.outvars):
-                if variable is each.total:  # the sum so far can be returned in each iteration as well
-                    returned[i] = wide.astype(returned[i].dtype)
-            returned[each.position] = wide
-        return returned[:count], returned[count:]
+        wide: dict[int, Any] = {}
+
+        def apply(inner: Any, values: list[Any]) -> list[Any]:
+            results = bind(inner, values)
+            for i, (addition, added) in sums.items():
+                if inner is addition:
+                    wide[i] = state[i] + values[added].astype(jnp.float32)
+                    # The sum so far can be returned in each iteration as well.
+                    results = [wide[i].astype(dtypes[i])]
+            return results
+
+        results = interpret(body, [*consts, *narrow(state), *x], apply)
+        return [wide.get(i, value) for i, value in enumerate(results[:count])], results[count:]
 
     start = [s.astype(jnp.float32) if i in sums else s for i, s in enumerate(carry)]
     if equation.primitive.name == "scan":
@@ -162,9 +148,7 @@ def run_wide(equation: Any, operands: list[Any]) -> list[Any]:
     condition, asked = params["cond_jaxpr"], operands[: params["cond_nconsts"]]
     return narrow(
         jax.lax.while_loop(
-            lambda state: eval_jaxpr(condition.jaxpr, condition.consts, *asked, *narrow(state))[0],
-            lambda state: step(state, [])[0],
-            start,
+            lambda state: interpret(condition, [*asked, *narrow(state)])[0], lambda state: step(state, [])[0], start
         )
     )
 
@@ -188,37 +172,31 @@ KEPT = ("random_bits", "random_split", "debug_callback", "debug_print", "io_call
 """Effects stay where they are; and so do random numbers, which other shapes would change."""
 
 
-@dataclass(frozen=True)
-class SplitScan:
-    """The body of a scan, in two."""
-
-    before: Any
-    """A jaxpr of (constants, what is scanned over) that gives `passed`."""
-    loop: Any
-    """A jaxpr of (constants, carries, what is scanned over, `passed`) that gives what the body gives."""
-    taken: int
-    """Products that are no longer in the loop."""
-
-
 def hoist(equation: Any, operands: list[Any]) -> list[Any]:
     """A change for `Rewritten`: a scan, with what needs no carry computed before it."""
     parts = split_scan(equation) if equation.primitive.name == "scan" else None
     if parts is None:
         return bind(equation, operands)
-    consts, carry, xs = split_operands(equation, operands)
-    n_carry, body_consts = len(carry), equation.params["jaxpr"].consts
-    passed = jax.vmap(lambda *x: eval_jaxpr(parts.before, body_consts, *consts, *x))(*xs)
+    (before, loop, _), (consts, carry, xs) = parts, split_operands(equation, operands)
+    body_consts = equation.params["jaxpr"].consts
+    passed = jax.vmap(lambda *x: eval_jaxpr(before, body_consts, *consts, *x))(*xs)
 
     def step(state: list[Any], x: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
-        results = eval_jaxpr(parts.loop, body_consts, *consts, *state, *x[0], *x[1])
-        return results[:n_carry], results[n_carry:]
+        results = eval_jaxpr(loop, body_consts, *consts, *state, *x[0], *x[1])
+        return results[: len(state)], results[len(state) :]
 
     carry, ys = scan_again(equation, step, carry, (xs, passed))
     return [*carry, *ys]
 
 
-def split_scan(equation: Any) -> SplitScan | None:
-    """Returns None if no product can be taken out: XLA does as well by itself then, and the batch costs memory."""
+def split_scan(equation: Any) -> tuple[Any, Any, int] | None:
+    """The body of a scan in two, and how many products are no longer in the loop:
+
+        (constants, what is scanned over) → passed
+        (constants, carries, what is scanned over, passed) → what the body gives
+
+    None if no product can be taken out: XLA does as well by itself then, and the batch costs memory.
+    """
     body = equation.params["jaxpr"].jaxpr
     consts, carries, xs = split_operands(equation, body.invars)
     if not xs:
@@ -239,7 +217,7 @@ def split_scan(equation: Any) -> SplitScan | None:
     _, passed = crossing(early, [*(v for eqn in late for v in eqn.invars), *body.outvars])
     before = body.replace(invars=[*consts, *xs], outvars=passed, eqns=early)
     loop = body.replace(invars=[*body.invars, *passed], eqns=late)
-    return SplitScan(before, loop, taken)
+    return before, loop, taken
 
 
 def crossing(inside: Sequence[Any], later: Sequence[Any]) -> tuple[list[Any], list[Any]]:

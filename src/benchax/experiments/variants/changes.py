@@ -272,7 +272,7 @@ def hoist_products(asked: Asked) -> ChangedCase:
     scans = _scans(asked)
     if not scans:
         raise NotMeasured(NO_SCAN)
-    taken = sum(parts.taken for parts in map(split_scan, scans) if parts is not None)
+    taken = sum(parts[-1] for parts in map(split_scan, scans) if parts is not None)
     if not taken:
         raise NotAvailable("each product in its loops needs a result of the iteration before")
     return _rewrite(asked, hoist, f"{plural(taken, 'product')} of each iteration")
