@@ -207,7 +207,7 @@ def test_shares_are_those_of_all_devices_together(recorded) -> None:
 @pytest.mark.parametrize(
     ("codes", "devices", "why"),
     [
-        *((code, BUSY, code) for code in devices.SPOILS),
+        *((code, BUSY, code) for code in (*devices.SPOILS, *devices.SPOIL_COMMUNICATION)),
         ("", BUSY[:1], "the trace has no operations of cpu:1"),
         ("", tuple(Device(f"cpu:{i}", 4.0, 1.0, (), 0.0, 0.0) for i in (0, 1)), "none of the collectives"),
     ],
@@ -312,7 +312,7 @@ def test_a_device_is_idle_before_its_first_operation_and_behind_its_last() -> No
     ("event", "devices", "why"),
     [
         (op("a", 0, US), ["cpu:0", "cpu:1"], "no operations of cpu:1"),
-        (op("a", 0, US, _p=1), ["cpu:0"], "does not say when some operations ended"),
+        (op("a", 0, US, _p=1), ["cpu:0"], "had not ended when the recording did"),
     ],
 )
 def test_a_trace_without_a_device_or_an_end_has_no_idle_time(event: Event, devices: list[str], why: str) -> None:

@@ -73,8 +73,6 @@ from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import on_fresh_stack
 from benchax.model import Estimate
 from benchax.numerics import compare
-from benchax.profiling.events import programs, read, unite
-from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.profile import session
 from benchax.profiling.samplers import device_name
 from benchax.profiling.trace import profile_of
@@ -82,6 +80,7 @@ from benchax.program import hlo
 from benchax.program.compiled import memory_plan
 from benchax.program.work import collectives, counts
 from benchax.results.experiment import Curve, Facts, Point, point_at
+from benchax.results.profile import Device, Profile
 from benchax.stats.intervals import median_interval, quantile
 from benchax.units import count, number, percent, plural, size
 from benchax.workers.task import Say, task
@@ -150,16 +149,9 @@ IDLE, COMMUNICATION = "idle in a profile:", "communication:"
 PROFILES, LEAST_PROFILES = 7, 3
 """Recordings of one call each, and how many of them have to be whole."""
 
-SPOILS = (
-    "no-operations",
-    "events-dropped",
-    "open-calls",
-    "no-programs",
-    "no-communication",
-    "half-communications",
-    "exposed-unknown",
-)
+SPOILS = ("no-operations", "events-dropped", "open-calls")
 """Remarks on a trace whose shares are not reported."""
+SPOIL_COMMUNICATION = ("no-programs", "no-communication", "half-communications", "exposed-unknown")
 
 
 class DeviceRecording(NamedTuple):
@@ -211,16 +203,12 @@ def idle_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
     Raises:
         NotMeasured: it lacks operations of a device, or the end of one.
     """
-    space = read(xspace, KEEP)
-    found = operations(space, programs(space))
-    _refuse_missing(devices, found.devices)
-    if found.is_open.any():
-        raise NotMeasured("the trace does not say when some operations ended")
-    span = int(found.end_ps.max() - found.start_ps.min())
-    mine = [found.device == found.devices.index(name) for name in devices]
-    shares = tuple(1 - unite(found.start_ps[each], found.end_ps[each]).length / span for each in mine)
+    p, found = _read_devices(xspace, devices, SPOILS)
+    begin_s = min(start for lane in p.lanes for start in lane.starts_s)
+    span_s = max(end for lane in p.lanes for end in lane.ends_s) - begin_s
+    shares = [1 - device.busy_s / span_s for device in found]
     text = f"{percent(sum(shares) / len(shares))} (by device {', '.join(map(percent, shares))})"
-    return DeviceRecording(span / 1e12, text, len(found))
+    return DeviceRecording(span_s, text, sum(op.calls for op in p.ops))
 
 
 def shares_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
@@ -230,13 +218,7 @@ def shares_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
     Raises:
         NotMeasured: it lacks operations of a device, or what would say which of them communicate.
     """
-    p = profile_of(xspace)
-    for remark in p.remarks:
-        if remark.code in SPOILS:
-            raise NotMeasured(remark.message)
-    by_name = {device.name: device for device in p.devices}
-    _refuse_missing(devices, by_name)
-    found = [by_name[name] for name in devices]
+    p, found = _read_devices(xspace, devices, (*SPOILS, *SPOIL_COMMUNICATION))
     busy_s = sum(device.busy_s for device in found)
     share = sum(device.communication_s or 0.0 for device in found) / busy_s
     if not share:
@@ -246,9 +228,15 @@ def shares_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
     return DeviceRecording(share, text, sum(op.calls for op in p.ops))
 
 
-def _refuse_missing(devices: Sequence[str], found: Collection[str]) -> None:
-    if missing := [name for name in devices if name not in found]:
+def _read_devices(xspace: bytes, names: Sequence[str], spoils: Collection[str]) -> tuple[Profile, list[Device]]:
+    p = profile_of(xspace)
+    for remark in p.remarks:
+        if remark.code in spoils:
+            raise NotMeasured(remark.message)
+    by_name = {device.name: device for device in p.devices}
+    if missing := [name for name in names if name not in by_name]:
         raise NotMeasured(f"the trace has no operations of {', '.join(missing)}")
+    return p, [by_name[name] for name in names]
 
 
 # ---- the batch cut over devices, and meshes of two axes -----------------------------------------------------------
