@@ -366,12 +366,7 @@ class StateFirst:
     def __signature__(self) -> inspect.Signature:
         own = list(inspect.signature(_under(self.case)).parameters.values())
         name = "nnx_state" if any(p.name == "state" for p in own) else "state"
-        kind = (
-            own[0].kind
-            if own and own[0].kind == inspect.Parameter.POSITIONAL_ONLY
-            else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        )
-        return inspect.Signature([inspect.Parameter(name, kind), *own])
+        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY), *own])
 
     def inputs(self) -> CallArguments:
         call = _call(self.case, self.seed)

@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from time import monotonic, perf_counter_ns
-from typing import Any, Literal, NamedTuple, TypeAlias
+from time import monotonic
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -36,6 +36,7 @@ from benchax.measuring.jax_settings import apply_settings, jax_settings, with_se
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
 from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.stages import timed
 from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
@@ -320,42 +321,33 @@ def measure_errors(outputs: Any, reference: list[np.ndarray], against: Literal["
         raise NotMeasured("it returns no numbers")
     with np.errstate(all="ignore"):  # overflow and NaN are what is looked for
         found = [_leaf(as_doubles(a).ravel(), as_doubles(b).ravel()) for a, b in zip(ours, reference, strict=True)]
-    largest = [each.largest for each in found if each.largest is not None]
-    relative = np.concatenate([each.relative for each in found])
+    largest, relative, overflows, nans = zip(*found, strict=True)
+    each = np.concatenate(relative)
+    badness = [(inf + nan, worst or 0.0) for worst, _, inf, nan in found]
     return Errors(
         against,
-        max_rel=max(largest, default=None),
-        median_rel=float(np.median(relative)) if relative.size else None,
-        overflows=sum(each.overflows for each in found),
-        nans=sum(each.nans for each in found),
-        worst=max(
-            zip(leaves(outputs), found, strict=True),
-            key=lambda pair: (pair[1].overflows + pair[1].nans, pair[1].largest or 0.0),
-        )[0],
+        max_rel=max((one for one in largest if one is not None), default=None),
+        median_rel=float(np.median(each)) if each.size else None,
+        overflows=sum(overflows),
+        nans=sum(nans),
+        worst=max(zip(leaves(outputs), badness, strict=True), key=lambda pair: pair[1])[0],
     )
 
 
-class _LeafErrors(NamedTuple):
-    largest: float | None
-    relative: np.ndarray
-    """Each element's."""
-    overflows: int
-    nans: int
-
-
-def _leaf(a: np.ndarray, b: np.ndarray) -> _LeafErrors:
+def _leaf(a: np.ndarray, b: np.ndarray) -> tuple[float | None, np.ndarray, int, int]:
+    """Returns (the largest error, the error of each element, overflows, NaNs)."""
     finite = np.isfinite(a) & np.isfinite(b)
     distance = np.abs(np.where(finite, a - b, 0.0))
-    scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     worst = float(distance.max(initial=0.0))
-    scale = scale or worst  # a reference of zeros: all of the output is error
+    # Of a reference of zeros, all of the output is error.
+    scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0)) or worst
     # If no element is finite on both sides, there is no number, not zero.
     largest = None if b.size and not finite.any() else worst / scale if worst else 0.0
     step = max(1, a.size // MOST_IN_MEDIAN)
     counted = finite[::step] & (b[::step] != 0)
     each = distance[::step][counted] / np.abs(b[::step][counted])
     overflows, nans = (int((test(a) & ~test(b)).sum()) for test in (np.isinf, np.isnan))
-    return _LeafErrors(largest, each, overflows, nans)
+    return largest, each, overflows, nans
 
 
 REFERENCE = "run in float64"
@@ -637,42 +629,35 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> di
     with without_cache():
         for way, cases in ways.items():
             say(f"calls, {way}")
-            outputs: list[Any] = []
             try:
                 # These programs are counted, so keep them all.
                 first = replace(prepare(cases[0], seed), forgets=False)
-                calls = [_count_call(first.on_inputs_of(case, seed), outputs, right) for case in cases]
-                found[way] = Counted(tuple(calls))
+                calls = [_count_call(first.on_inputs_of(case, seed), right[i : i + 1]) for i, case in enumerate(cases)]
+                found[way] = Counted(tuple(call for call, _ in calls))
+                right = right or [outputs for _, outputs in calls]
             except (Exception, SystemExit) as error:
                 found[way] = Counted(failure=diagnose(error, "calls"))
-            else:
-                right = right or outputs
     return found
 
 
-def _count_call(prepared: Prepared, outputs: list[Any], right: Sequence[Any]) -> CountedCall:
+def _count_call(prepared: Prepared, right: Sequence[Any]) -> tuple[CountedCall, Any]:
+    """Returns (the call, its outputs). `right`: the outputs that are expected, if they are known."""
     program, inputs = prepared.program, prepared.inputs
 
-    def call() -> tuple[Any, float]:
-        begun = perf_counter_ns()
-        result = jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
-        return result, (perf_counter_ns() - begun) / 1e9
+    def call() -> Any:
+        return jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
 
     with watch() as watched:
-        result, first_s = call()
+        result, first_s = timed(call)
     # Repeat the call warm: the first one's additional time was tracing, lowering, and compiling.
-    _, again_s = call()
-    outputs.append(result)
+    _, again_s = timed(call)
     # Programs for operations outside of jit, or inside another program, do not belong to the function.
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
     compiled = prepared.built.compiled if programs else None
     found = cost(compiled, prepared.hlo) if compiled else None
     flops = None if found is None or found.has_loops else found.flops
-    wrong = ""
-    if right:
-        expected = right[len(outputs) - 1]
-        wrong = compare(_crop(result, expected), expected, against="baseline").why
-    return CountedCall(programs, max(0.0, first_s - again_s), flops, wrong)
+    wrong = "".join(compare(_crop(result, expected), expected, against="baseline").why for expected in right)
+    return CountedCall(programs, max(0.0, first_s - again_s), flops, wrong), result
 
 
 def _crop(result: Any, right: Any) -> Any:
