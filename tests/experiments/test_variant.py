@@ -23,7 +23,7 @@ from benchax.experiments import experiment
 from benchax.experiments.experiment import choose_variants, run_experiment, time_limit
 from benchax.experiments.functions import arguments
 from benchax.experiments.lab import Observation
-from benchax.experiments.variant import Asked, CommonAxis, Variant, add_comparison, seen_row, wrongness
+from benchax.experiments.variant import Asked, Variant, add_comparison, seen_row, wrongness
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow
@@ -109,8 +109,8 @@ def test_arguments_go_by_name_or_position_and_static_ones_have_no_axes() -> None
     shapes = asked("shapes", case)
 
     assert arguments(case, shapes.inputs) == {"x": 0, "w": "w"}
-    assert shapes.axes("x.1+w") == (CommonAxis(0, 1), CommonAxis("w", 0))
-    assert shapes.axes("0") == (CommonAxis(0, 0),)
+    assert shapes.axes("x.1+w") == ((0, 1), ("w", 0))
+    assert shapes.axes("0") == ((0, 0),)
     with pytest.raises(UsageError, match="'n'"):
         shapes.axes("n")
     with pytest.raises(UsageError, match="has no axis 2"):

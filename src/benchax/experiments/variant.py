@@ -46,6 +46,10 @@ Measure: TypeAlias = Callable[[WorkerLab], Sequence[VariantRow | Curve]]
 """Measures in a lab. Raises `NotAvailable` where that shows it cannot work here."""
 
 
+Axis: TypeAlias = tuple[int | str, int]
+"""An argument, and an axis of every array in it."""
+
+
 @dataclass(frozen=True)
 class Variant:
     """One way to change a case, to measure around it, or both: alone it measures then, among others it changes."""
@@ -214,15 +218,15 @@ class Asked:
             raise self.refusal(f"the sizes {given!r}", "whole numbers from 1 up: 100,130,200 or 1..256")
         return tuple(sorted({size for sizes in found for size in sizes}))
 
-    def axes(self, text: str) -> tuple[CommonAxis, ...]:
-        """x.0+w.1 as axes; x alone is its first one.
+    def axes(self, text: str) -> tuple[Axis, ...]:
+        """x.0+w.1 as axes of every array in an argument; x alone is its first one.
 
         Raises:
             UsageError: an argument that is not there, or an axis that it does not have.
         """
         return tuple(self._axis(word.strip()) for word in text.split("+"))
 
-    def _axis(self, word: str) -> CommonAxis:
+    def _axis(self, word: str) -> Axis:
         name, dot, number = word.rpartition(".")
         name, number = (name, number) if dot else (word, "0")
         (key,), axis = self.arguments([name]), whole_number(number)
@@ -231,7 +235,7 @@ class Asked:
         leaves = array_leaves(every_argument(self.inputs)[key])
         if not leaves or any(leaf.ndim <= axis for leaf in leaves):
             raise self.refusal(f"{word!r}: {name!r} has no axis {number}", "an axis that its arrays have")
-        return CommonAxis(key, axis)
+        return key, axis
 
     def arguments(self, words: Collection[str]) -> Arguments:
         """The dynamic arguments of these names, or at these positions. Raises `UsageError` if one does not exist."""
@@ -282,14 +286,6 @@ def whole_number(word: str) -> int:
     """A number written in digits; -1 for any other word."""
     word = word.strip()
     return int(word) if word.isascii() and word.isdecimal() and len(word) < 10 else -1
-
-
-@dataclass(frozen=True)
-class CommonAxis:
-    """An axis of every array in an argument."""
-
-    argument: int | str
-    axis: int = 0
 
 
 def split_words(given: Any) -> list[str]:

@@ -16,7 +16,7 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.lab import WorkerLab
-from benchax.experiments.variant import Asked, CommonAxis
+from benchax.experiments.variant import Asked
 from benchax.experiments.variants import VARIANTS, sweeps
 from benchax.experiments.variants.sweeps import (
     around,
@@ -346,9 +346,9 @@ X = jnp.arange(6.0).reshape(2, 3)
 def test_an_axis_is_cropped_repeated_and_padded() -> None:
     case = make_case(lambda x: x, (X,))
 
-    assert resized(case, 0, (CommonAxis(0, 1),), 2)[0][0].tolist() == [[0, 1], [3, 4]]
-    assert resized(case, 0, (CommonAxis(0, 0),), 3)[0][0].tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
-    assert resized(case, 0, (CommonAxis(0, 1),), 2, 4)[0][0].tolist() == [[0, 1, 0, 0], [3, 4, 0, 0]]
+    assert resized(case, 0, ((0, 1),), 2)[0][0].tolist() == [[0, 1], [3, 4]]
+    assert resized(case, 0, ((0, 0),), 3)[0][0].tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+    assert resized(case, 0, ((0, 1),), 2, 4)[0][0].tolist() == [[0, 1, 0, 0], [3, 4, 0, 0]]
 
 
 def test_examples_of_a_batch_are_alike_and_different() -> None:

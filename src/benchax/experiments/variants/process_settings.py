@@ -19,7 +19,6 @@ cold one, by its nature. So machine effects on the pair as a whole divide out, a
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -90,10 +89,7 @@ def _look(case: Case, condition: Condition, lab: WorkerLab) -> Observation:
 
 def _parse_flags(asked: Asked) -> str:
     text = str(asked.given)
-    try:
-        words = shlex.split(text)
-    except ValueError:  # a quotation that does not end
-        words = []
+    words = text.split()
     if not words or not all(word.startswith("--") for word in words) or "\0" in text:
         hint = "several are separated by spaces, in quotes for the shell"
         raise UsageError(f"flags={text!r}", "flags of XLA, such as --xla_cpu_enable_fast_math=true", hint)
@@ -222,9 +218,6 @@ def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Co
 def _facts(pairs: Sequence[Pair], c: Comparison) -> Facts:
     kinds = {"empty cache": [cold for cold, _ in pairs], "filled cache": [warm for _, warm in pairs]}
     cold = kinds["empty cache"]
-    reads = {
-        kind: (_span([s.hits for s in starts]), _span([s.misses for s in starts])) for kind, starts in kinds.items()
-    }
     kept = f"{cold[0].entries} entries, {size(cold[0].entry_bytes)}" if cold[0].entries else "nothing was kept"
     xla_s = median(each.compile_s for each in cold)
     would = "would keep" if xla_s >= USUAL_THRESHOLD_S else "would not keep"
@@ -232,7 +225,10 @@ def _facts(pairs: Sequence[Pair], c: Comparison) -> Facts:
     return (
         *((f"to build, {kind}", _spread([each.build_s for each in starts])) for kind, starts in kinds.items()),
         ("the verdict", f"{c.verdict}{', confirmed' if c.confirmed else ''}{f': {c.why}' if c.why else ''}"),
-        *((kind, f"{hits} hits, {misses} misses") for kind, (hits, misses) in reads.items()),
+        *(
+            (kind, f"{_span([s.hits for s in starts])} hits, {_span([s.misses for s in starts])} misses")
+            for kind, starts in kinds.items()
+        ),
         ("on disk", kept),
         (
             "threshold",

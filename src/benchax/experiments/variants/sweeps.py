@@ -58,7 +58,7 @@ from benchax.experiments.lab import ChangedCase, Counted, Observation, Pair, Wor
 from benchax.experiments.variant import (
     BASELINE_OF_GROUP,
     Asked,
-    CommonAxis,
+    Axis,
     Measure,
     add_comparison,
     array_leaves,
@@ -138,14 +138,14 @@ def in_words(c: Comparison) -> str:
 # ---- inputs of other sizes ----------------------------------------------------------------------------------------
 
 
-def resized(case: Case, seed: int, axes: Sequence[CommonAxis], size: int, padded: int | None = None) -> CallArguments:
+def resized(case: Case, seed: int, axes: Sequence[Axis], size: int, padded: int | None = None) -> CallArguments:
     """The inputs with some axes of `size`, cropped or repeated, and `padded` with zeros at their ends."""
 
     def resize(key: int | str, leaf: Any) -> Any:
-        for axis in axes:
-            if axis.argument == key:
-                leaf = jnp.take(leaf, jnp.arange(size) % leaf.shape[axis.axis], axis=axis.axis)
-                more = [(0, (padded or size) - n if i == axis.axis else 0) for i, n in enumerate(leaf.shape)]
+        for argument, axis in axes:
+            if argument == key:
+                leaf = jnp.take(leaf, jnp.arange(size) % leaf.shape[axis], axis=axis)
+                more = [(0, (padded or size) - n if i == axis else 0) for i, n in enumerate(leaf.shape)]
                 leaf = jnp.pad(leaf, more)
         return leaf
 
@@ -341,9 +341,9 @@ LANES = 128
 def measure_alignment(asked: Asked) -> Measure:
     text, listed = asked.halves()
     over = asked.axes(text or next(iter(arguments(asked.plain, asked.inputs)), ""))
-    found = (array_leaves(every_argument(asked.inputs)[over[0].argument])[0].shape[over[0].axis],)
-    if listed is not None:
-        found = asked.sizes(listed)
+    argument, axis = over[0]
+    own = array_leaves(every_argument(asked.inputs)[argument])[0].shape[axis]
+    found = (own,) if listed is None else asked.sizes(listed)
     if len(found) != 1:
         raise UsageError(f"{asked.variant.name} is given {listed!r}", "one size; those around it are added")
     (own_size,) = found
