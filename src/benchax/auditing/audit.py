@@ -16,18 +16,15 @@ import io
 import linecache
 import re
 import shlex
-import signal
 import sys
-import threading
 import tokenize
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from benchax.auditing.evidence import TIMEOUT_S, Can, Evidence, ProgramEvidence
 from benchax.auditing.recorder.functions import RecordedFunction
@@ -207,41 +204,24 @@ def ask(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding]
         KeyboardInterrupt: after Ctrl-C.
     """
     found, outcome, why = list[Finding](), cast("Outcome", "fine"), ""
-    with _heeding_interrupts():
-        try:
-            for finding in rule.check(evidence):
-                found.append(finding)
-        except NotApplicable as error:
-            outcome, why = "not applicable", error.problem
-        except BenchaxError as error:
-            outcome, why = "not checked", error.problem
-        except Exception as error:  # a mistake of the rule, or the user's function in a way that it did not expect
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            where = "" if user_line(error) else f" (at {Path(at.filename).name}:{at.lineno})"
-            outcome, why = "not checked", f"the rule failed: {diagnose(error, rule.id).message}{where}"
+    try:
+        for finding in rule.check(evidence):
+            found.append(finding)
+    except Exception as error:
+        # Ctrl-C while compiled code calls Python becomes an error of the call (jax 0.10.2).
+        if "KeyboardInterrupt" in f"{error} {error.__cause__}":
+            raise KeyboardInterrupt from error
+        outcome, why = _explain(rule, error)
     return found, Checked(rule.id, rule.title, "finding" if found else outcome, why)
 
 
-@contextmanager
-def _heeding_interrupts() -> Iterator[None]:
-    """Ctrl-C while compiled code calls Python becomes an error of the call (jax 0.10.2), which a rule would explain."""
-    is_ours = threading.current_thread() is threading.main_thread()
-    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    heard: list[int] = []
-
-    def hear(number: int, frame: object) -> NoReturn:
-        heard.append(number)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, hear)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if heard:
-        raise KeyboardInterrupt
+def _explain(rule: Rule, error: Exception) -> tuple[Outcome, str]:
+    if isinstance(error, BenchaxError):
+        return "not applicable" if isinstance(error, NotApplicable) else "not checked", error.problem
+    # A mistake of the rule, or the user's function in a way that it did not expect.
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if user_line(error) else f" (at {Path(at.filename).name}:{at.lineno})"
+    return "not checked", f"the rule failed: {diagnose(error, rule.id).message}{where}"
 
 
 def rank(finding: Finding) -> tuple[int, float, int]:
