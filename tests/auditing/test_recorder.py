@@ -17,10 +17,9 @@ from jax_versions import shows_calls
 
 from benchax.auditing.audit import audit_run, evidence_of
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.recorder import hooks
 from benchax.auditing.recorder.functions import MOST_KEPT, FunctionRecorder
 from benchax.auditing.recorder.hooks import CallWindows, HostHooks
-from benchax.auditing.recorder.log import Log, call_lines, keys_used_twice, pairs_of, use_of
+from benchax.auditing.recorder.log import Event, Log, call_lines, keys_used_twice, pairs_of, use_of
 from benchax.watching.watch import watch
 
 pytestmark = shows_calls
@@ -182,22 +181,14 @@ def test_of_programs_that_are_compiled_by_hand_one_is_kept_with_its_compile_time
     assert [one.compile_s > 0 for one in run.kept] == [True]
 
 
-def test_what_a_window_does_not_see_is_no_pair(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks, "ENOUGH", {"call": 0})
-    log = Log()
-    functions = FunctionRecorder(log)
-    calls = CallWindows(log, functions, 60.0)
+def test_what_a_window_does_not_see_is_no_pair(run: Any) -> None:
     step, x = jitted(), jnp.ones(3)
     step(x)
-    calls._close_window()
+    run.log.add(Event("window", "", ""))
     step(x)
-    calls._open()
-    step(x)
-    calls.close()
-    functions.close()
 
-    assert sum(event.function == log.function(step.__wrapped__) for event in log.of("call")) == 2
-    assert list(pairs_of(log, log.function(step.__wrapped__))) == []
+    assert sum(event.function == run.log.function(step.__wrapped__) for event in run.end().of("call")) == 2
+    assert list(pairs_of(run.log, run.log.function(step.__wrapped__))) == []
 
 
 def test_a_key_that_two_lines_use_is_found_and_a_split_one_is_not(run: Any) -> None:
@@ -274,7 +265,7 @@ def test_the_functions_that_took_longest_to_compile_are_kept_with_shapes(run: An
     run.end()
 
     assert len(run.kept) == MOST_KEPT
-    assert all(isinstance(one.args[0], jax.ShapeDtypeStruct) for one in run.kept)
+    assert all(isinstance(one.call.args[0], jax.ShapeDtypeStruct) for one in run.kept)
     assert [one.compile_s for one in run.kept] == sorted((one.compile_s for one in run.kept), reverse=True)
 
 

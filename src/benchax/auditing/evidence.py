@@ -317,7 +317,7 @@ class Evidence:
     @once
     def source(self) -> Source | None:
         """The text of the user's own function; None if it cannot be read."""
-        return source_of((self.recorded and self.recorded.user) or self.fn)
+        return source_of(self.recorded.call.own if self.recorded else self.fn)
 
     @property
     def def_where(self) -> Where | None:

@@ -27,9 +27,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import jax
 import jax.monitoring
@@ -62,7 +61,7 @@ class CompileEvent(NamedTuple):
 
 
 class Listening:
-    """Reports JAX's events to functions inside of a `with` block; `is_complete` says afterwards whether all came.
+    """Reports JAX's events to functions inside of a `with` block; `is_reliable` says afterwards whether all came.
 
     Args:
         on_step: called with each `CompileEvent`. An exception would surface in the user's own call.
@@ -76,12 +75,12 @@ class Listening:
         on_start: Callable[[Kind], None] | None = None,
         thread: int | None = None,
     ) -> None:
-        self.is_complete = True
+        self.is_reliable = True
         self._is_open = True
         self._thread, self._on_step, self._on_start = thread, on_step, on_start
         self._fates: dict[int, Fate] = {}
 
-    def __enter__(self) -> Listening:
+    def __enter__(self) -> Self:
         jax.monitoring.register_event_listener(self._event)
         jax.monitoring.register_event_duration_secs_listener(self._duration)
         if self._on_start:
@@ -93,7 +92,7 @@ class Listening:
         if self._on_start:
             _unregister("scalar", self._start)
         # Call both: a list, so that `all` cannot stop early.
-        self.is_complete = all([_unregister("event", self._event), _unregister("event_duration", self._duration)])
+        self.is_reliable = all([_unregister("event", self._event), _unregister("event_duration", self._duration)])
 
     def _is_heard(self) -> bool:
         """Not after the block: a JAX that cannot take a listener away goes on calling it."""
@@ -136,14 +135,13 @@ def _unregister(sort: Literal["event", "event_duration", "scalar"], listener: Li
     return True
 
 
-@dataclass(eq=False)
-class CompileLog:
-    """The events so far. It grows while the block runs and does not change afterwards."""
+class CompileLog(Listening):
+    """The traces, lowerings and compilations of the current thread inside the block, so far. It grows while the block
+    runs and does not change afterwards."""
 
-    events: list[CompileEvent] = field(default_factory=list)
-    is_reliable: bool = True
-    """Settled when the block ends. False: other code called `jax.monitoring.clear_event_listeners()` during the block,
-    and events are missing. Or this version of JAX cannot remove a listener, so this is unknown."""
+    def __init__(self) -> None:
+        self.events: list[CompileEvent] = []
+        super().__init__(self.events.append, thread=threading.get_ident())
 
     @property
     def cache_hits(self) -> int:
@@ -161,19 +159,8 @@ class CompileLog:
         return any(event.kind == "compile" for event in self.events)
 
 
-@contextlib.contextmanager
-def watch_compiles() -> Iterator[CompileLog]:
-    """Yields a live log of the traces, lowerings and compilations of the current thread inside the block.
-
-    You can nest blocks: each sees everything that happens inside it.
-    """
-    log = CompileLog()
-    listening = Listening(log.events.append, thread=threading.get_ident())
-    try:
-        with listening:
-            yield log
-    finally:
-        log.is_reliable = listening.is_complete
+watch_compiles = CompileLog
+"""`with watch_compiles() as log`: you can nest blocks, and each sees everything that happens inside it."""
 
 
 # ---- the persistent cache ---------------------------------------------------------------------------------------
@@ -206,7 +193,7 @@ def watch_cache() -> Iterator[CacheUse]:
         with listening:
             yield found
     finally:
-        found.is_reliable = listening.is_complete
+        found.is_reliable = listening.is_reliable
         _complete(found)
 
 

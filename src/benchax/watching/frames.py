@@ -73,6 +73,19 @@ class JaxCall:
     user: UserCall | None = None
     """The user's call, if a library is between it and `jax.jit`."""
 
+    @property
+    def own(self) -> Any:
+        """The user's function, under a library's wrapper if there is one."""
+        return self.user.fun if self.user else self.fun
+
+    @property
+    def static(self) -> tuple[int | str, ...]:
+        """Its static arguments, by position and by name."""
+        count, positions = len(self.args), self.settings.get("static_argnums") or ()
+        # JAX takes negative ones, counted from the end.
+        known = (i % count for i in positions if -count <= i < count)
+        return (*known, *(self.settings.get("static_argnames") or ()))
+
 
 @dataclass(frozen=True)
 class UserCall:

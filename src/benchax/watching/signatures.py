@@ -143,20 +143,14 @@ def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: b
 
 def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -> Signature:
     # A library may rebuild the user's arguments under names that the user does not know.
-    settings = {} if call.user else call.settings
-    numbers = settings.get("static_argnums") or ()
-    names = set(settings.get("static_argnames") or ())
-    given = call.user or call
-    count = len(given.args)
-    static_at = {i % count for i in numbers if -count <= i < count}  # JAX takes negative ones, counted from the end
+    static = () if call.user else call.static
     leaves: dict[str, ArrayLeaf] = {}
     statics: dict[str, StaticValue] = {}
     structures: dict[str, str] = {}
     beside: dict[str, str] = {}
     tracers: set[str] = set()
-    for i, (name, value) in enumerate(name_arguments(call)):
-        is_keyword = i >= count
-        if i in static_at or (is_keyword and name in names):
+    for key, name, value in name_arguments(call):
+        if key in static:
             statics[name] = _static(value)
             continue
         paths, structure = jax.tree_util.tree_flatten_with_path(value)
@@ -166,15 +160,14 @@ def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -
             where = name + jax.tree_util.keystr(path).removesuffix(VARIABLE)
             if call.user and not _is_dynamic(leaf, call.user.numbers_are_static):
                 statics[where] = _static(leaf)
-                continue
-            leaves[where] = _leaf(leaf)
-            if isinstance(leaf, Tracer):
-                tracers.add(type(leaf).__name__)
+            else:
+                leaves[where] = _leaf(leaf)
+                tracers.update([type(leaf).__name__] if isinstance(leaf, Tracer) else [])
     return Signature(
         leaves,
         statics,
         structures,
-        frozenset(given.kwargs),
+        frozenset((call.user or call).kwargs),
         call.settings,
         frames.configuration() if config is None else config,
         " and ".join(sorted({word for key, word in _TRANSFORMATIONS.items() if any(key in name for name in tracers)})),
@@ -198,8 +191,8 @@ def before_the_watch(call: JaxCall) -> list[Signature] | None:
     return [of(replace(call, args=args, kwargs=kwargs), config, is_abstract=True) for args, kwargs, config in earlier]
 
 
-def name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
-    """Each argument by its name: those given by position first."""
+def name_arguments(call: JaxCall) -> list[tuple[int | str, str, Any]]:
+    """(position or keyword, name, value) of each argument: those given by position first."""
     given = call.user or call
     try:
         parameters = list(inspect.signature(given.fun).parameters.values())
@@ -212,7 +205,8 @@ def name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
         elif parameter.kind == parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}[{i}]" for i in range(len(given.args) - len(names))]
     names += [f"argument {i}" for i in range(len(names), len(given.args))]
-    return [*zip(names, given.args, strict=False), *given.kwargs.items()]
+    named = [(i, name, value) for i, (name, value) in enumerate(zip(names, given.args, strict=False))]
+    return [*named, *((name, name, value) for name, value in given.kwargs.items())]
 
 
 def _structure(value: Any, structure: Any) -> str:
@@ -330,9 +324,15 @@ def _traced_before(now: Signature, was_traced: bool) -> Reason:
 
 
 def _differences(now: Signature, then: Signature, before: Sequence[Signature]) -> Iterator[Reason]:
-    yield from _configs(now, then)
-    yield from _settings(now, then)
-    yield from _transformations(now, then)
+    for name, new, old in _both(now.config, then.config):
+        if new != old:
+            yield Reason("config", f"config {name}: {text(old)} → {text(new)}")
+    # A trace does not tell the other two.
+    if not then.is_abstract:
+        yield from _settings(now, then)
+        if now.transformation != then.transformation:
+            new, old = (f"under {s.transformation}" if s.transformation else "called plainly" for s in (now, then))
+            yield Reason("transformation", f"{new} now, {old} before: JAX compiles each separately")
     yield from _keywords(now, then)
     yield from _statics(now, then, before)
     yield from _structures(now, then)
@@ -348,27 +348,13 @@ def _both(now: Mapping[str, T], then: Mapping[str, T]) -> Iterator[tuple[str, T,
     return ((name, new, then[name]) for name, new in now.items() if name in then)
 
 
-def _configs(now: Signature, then: Signature) -> Iterator[Reason]:
-    for name, new, old in _both(now.config, then.config):
-        if new != old:
-            yield Reason("config", f"config {name}: {text(old)} → {text(new)}")
-
-
 def _settings(now: Signature, then: Signature) -> Iterator[Reason]:
-    if then.is_abstract:  # a trace does not tell them
-        return
     other = {name: (new, old) for name, new, old in _both(now.settings, then.settings) if new != old}
     for name, (new, old) in other.items():
         # JAX derives names from positions and positions from names, so one of the two is enough.
         if name.replace("argnames", "argnums") == name or name.replace("argnames", "argnums") not in other:
             shown = name.removesuffix("_leaves").replace("compiler_options_kvs", "compiler_options")
             yield Reason("settings", f"jax.jit was given another {shown}: {text(old)} → {text(new)}")
-
-
-def _transformations(now: Signature, then: Signature) -> Iterator[Reason]:
-    if not then.is_abstract and now.transformation != then.transformation:
-        new, old = (f"under {s.transformation}" if s.transformation else "called plainly" for s in (now, then))
-        yield Reason("transformation", f"{new} now, {old} before: JAX compiles each separately")
 
 
 def _keywords(now: Signature, then: Signature) -> Iterator[Reason]:
@@ -467,9 +453,7 @@ def _is_part(path: str, name: str) -> bool:
 def _type(structure: str) -> str:
     """None, a dict, one array."""
     name = structure.split(" ")[0]
-    if name == "NoneType":
-        return "None"
-    return f"a {name}" if name else "one array"
+    return {"NoneType": "None", "": "one array"}.get(name, f"a {name}")
 
 
 def _apart(then: str, now: str) -> str:

@@ -42,7 +42,7 @@ from benchax.model import Remark
 from benchax.results.watch import Direction, ObservedTransfer, Transfers
 from benchax.source_files import is_in_package, outward, owner_of
 from benchax.specs import short_dtype, spec_of
-from benchax.watching.frames import calling, function_of
+from benchax.watching.frames import function_of, user_line
 
 _OWN_READS = tuple(
     str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py", str(Path("interpreters", "mlir.py")))
@@ -60,10 +60,9 @@ _Call = tuple[Any, Sequence[Any]]
 class _Watcher(NamedTuple):
     """The functions of one block."""
 
-    add: Listener
+    listeners: tuple[Listener, ...]
     hear: Hearer | None
     hear_result: ResultHearer | None
-    hear_transfer: Listener | None
 
 
 _watchers: list[_Watcher] = []
@@ -71,7 +70,6 @@ _lock = threading.Lock()
 _undo = contextlib.ExitStack()
 _sees: list[Direction] = []
 _busy = threading.local()
-_calls = itertools.count()
 _called = 0
 _told_at: dict[tuple[Direction, str | None, str], int] = {}
 """The number of the last call when a line was reported."""
@@ -107,7 +105,7 @@ def watch_transfers(
         if given is not None and not callable(given):
             raise UsageError(f"{name}={given!r} cannot be called", f"a function of {of}, or None")
     found = Transfers()
-    watcher = _Watcher(found.add, hear, hear_result, hear_transfer)
+    watcher = _Watcher((found.add, *([hear_transfer] if hear_transfer else [])), hear, hear_result)
     with _lock:
         if not _watchers:
             _install()
@@ -171,23 +169,25 @@ def _tell(direction: Direction, where: str | None, what: str, by: str, size: int
     in_a_row = int(_told_at.get((direction, where, by)) == _called)
     _told_at[direction, where, by] = _called
     transfer = ObservedTransfer(direction, where, what, by, 1, size, elapsed_s, in_a_row)
-    for watcher in tuple(_watchers):
-        watcher.add(transfer)
-        if watcher.hear_transfer:
-            watcher.hear_transfer(transfer)
+    for listener in [one for watcher in tuple(_watchers) for one in watcher.listeners]:
+        listener(transfer)
 
 
-def _observe(run: Callable[[], Any], begin: Callable[[], _Call | None], results: Callable[[Any], Sequence[Any]]) -> Any:
+def _observe(run: Callable[[], Any], look: Callable[[], _Call], results: Callable[[Any], Sequence[Any]]) -> Any:
     """Returns the result of a call. Reports it to the watchers before it runs, and when it has been started.
 
     Args:
-        begin: looks at the call before it runs. None: it is of no function that is known.
+        look: the function, or None for an unknown one, and the arguments.
         results: the results of the call, flat.
     """
     call: _Call | None = None
     with _looking():
         if core.trace_state_clean():  # inside a trace arguments become constants of the program
-            call = begin()
+            fun, args_flat = look()
+            if not isinstance(fun, BatchedCall):
+                # Before it runs, since donated ones are gone afterwards.
+                _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
+            call = None if fun is None else (fun, args_flat)
         for watcher in tuple(_watchers):
             if watcher.hear and call:
                 watcher.hear(*call)
@@ -228,11 +228,7 @@ def _off_the_fast_path() -> None:
         _is_watched = config.config_ext.Config("benchax_watches_transfers", None, include_in_jit_key=True)
 
     def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
-        def begin() -> _Call:
-            _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
-            return fun, args_flat
-
-        return _observe(lambda: run(p, args_flat, fun, *rest), begin, lambda found: found[1])
+        return _observe(lambda: run(p, args_flat, fun, *rest), lambda: (fun, args_flat), lambda found: found[1])
 
     _replace(pjit, "_run_python_pjit", call_and_record)
     _inside_transformations()
@@ -274,12 +270,10 @@ def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
 
     # `frames.py` knows this function and its arguments by their names.
     def call_compiled(compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
-        def begin() -> _Call | None:
-            fun, args_flat = function_of(compiled), jax.tree.leaves((args, kwargs))
-            _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
-            return None if fun is None else (fun, args_flat)
+        def look() -> _Call:
+            return function_of(compiled), jax.tree.leaves((args, kwargs))
 
-        return _observe(lambda: call(compiled, *args, **kwargs), begin, jax.tree.leaves)
+        return _observe(lambda: call(compiled, *args, **kwargs), look, jax.tree.leaves)
 
     return call_compiled
 
@@ -287,11 +281,11 @@ def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
 def _arguments(args_flat: Any, by: str) -> None:
     """Counts the call, and reports the arguments that it moves."""
     global _called
-    _called = next(_calls)
+    _called += 1
     of_host = [value for value in args_flat if not isinstance(value, jax.Array)]
     if not of_host:
         return
-    where = calling(frozenset()).where
+    where = user_line()
     for value in of_host:
         dtype = jnp.result_type(value)
         shape = np.shape(value)
@@ -354,7 +348,7 @@ def _reading(value: Any, elapsed_s: float) -> None:
     # Explicit (device_put reads an array that it places elsewhere), the reading of a callback, or a truth value that a
     # package tests: none is a line of the user's.
     if by not in ("device_get", "device_put", None) and not (value.dtype == bool and is_in_package(frame)):
-        _tell("device to host", calling(frozenset()).where, spec_of(value), by, value.nbytes, elapsed_s)
+        _tell("device to host", user_line(), spec_of(value), by, value.nbytes, elapsed_s)
 
 
 def _reader(frame: FrameType) -> str | None:

@@ -67,12 +67,12 @@ def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset
     if not isinstance(threads, str) or threads not in ("this", "all"):
         raise UsageError(f"invalid threads={threads!r}", "one of: this, all")
     recorder = _Recorder(threads, ignored)
-    begun = time.perf_counter()
+    found, begun = recorder.result, time.perf_counter()
     try:
-        with recorder.listening():
-            yield recorder.result
+        with recorder:
+            yield found
     finally:
-        recorder.result.wall_s = time.perf_counter() - begun
+        found.wall_s, found.lost_events = time.perf_counter() - begun, not recorder.is_reliable
 
 
 def main_thread_share(found: Watch) -> float | None:
@@ -94,36 +94,24 @@ class _Building:
     fun: int | None
     """By its id; None where the call could not be seen."""
     place: FunctionLocation
-    where: str | None
-    trace_s: float | None = None
-    lower_s: float | None = None
-    arguments: str = ""
-    reasons: tuple[Reason, ...] | None = None
-    """Settled by the first event whose call is in sight: it is not when what was lowered by hand is compiled."""
+    program: Compile
+    """As far as it is known. The first event whose call is in sight settles the reasons: it is not when what was
+    lowered by hand is compiled."""
 
 
-class _Recorder:
+class _Recorder(Listening):
     """Turns events into a `Watch`."""
 
     def __init__(self, threads: Threads, ignored: frozenset[CodeType]) -> None:
         self.result = Watch(threads=threads, cache_dir=jax.config.values["jax_compilation_cache_dir"])
-        self._thread = threading.get_ident() if threads == "this" else None
         self._ignored = ignored
         self._functions = WatchedFunctions(from_start=threads == "all" and frames.has_traced_nothing())
         self._building: dict[tuple[int, str], _Building] = {}
         # Entered again if reading a call makes JAX send an event, as a user's own __eq__ or __repr__ can.
         self._lock = threading.RLock()
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
         # Ask what JAX knew before the watch, before it learns more. Only some JAX versions can answer.
-        on_start = self._safely(self._start) if frames.can_tell_earlier_calls() else None
-        listening = Listening(self._safely(self._step), on_start, self._thread)
-        try:
-            with listening:
-                yield
-        finally:
-            self.result.lost_events = not listening.is_complete
+        on_start = self._safely(self._meet) if frames.can_tell_earlier_calls() else None
+        super().__init__(self._safely(self._step), on_start, threading.get_ident() if threads == "this" else None)
 
     def _safely(self, listener: Callable[[Any], None]) -> Callable[[Any], None]:
         """An exception in a listener would surface in the user's own call: it becomes a remark."""
@@ -133,92 +121,69 @@ class _Recorder:
                 with self._lock:
                     listener(step)
             except Exception as error:
-                self._remark("watch-failed", f"an event could not be read, and is missing: {error!r}")
+                message = f"an event could not be read, and is missing: {error!r}"
+                if all(remark.message != message for remark in self.result.remarks):
+                    self.result.remarks.append(Remark("watch-failed", "warning", message))
 
         return heard
 
-    def _start(self, kind: Kind) -> None:
+    def _meet(self, kind: Kind) -> None:
         call = frames.calling(self._ignored)
         if kind == "trace" and call.fun is not None and not call.is_ignored:
             self._functions.meet(call, "")
 
     def _step(self, step: CompileEvent) -> None:
-        kind, seconds, from_cache = step.kind, step.elapsed_s, step.fate == "hit"
         self.result.cache_writes += step.fate == "written"
         call = frames.calling(self._ignored)
         if call.is_ignored:
             return
-        self.result.cache_hits += from_cache
+        self.result.cache_hits += step.fate == "hit"
         place = place_of(call, step.fun_name)
-        if kind == "trace" and call.is_nested:  # up to jax 0.8.0; no program of its own comes of it
+        if step.kind == "trace" and call.is_nested:  # up to jax 0.8.0; no program of its own comes of it
             if not place.is_eager:
-                self._count(place, kind, seconds, from_cache=False, is_nested=True)
+                self._count(place, step, is_nested=True)
             return
-        building = self._begin_building(call, place, kind)
-        if kind == "trace":
-            building.trace_s = seconds
-        elif kind == "lower":
-            building.lower_s = seconds
-        if building.reasons is None and (call.is_seen or kind == "compile"):
-            self._explain(building, call)
-        if kind == "compile":
-            self._end_building(building, call, seconds, from_cache=from_cache)
-        self._count(building.place, kind, seconds, from_cache=from_cache, is_nested=call.is_nested)
+        building = self._begin(call, place, step.kind)
+        program = replace(building.program, **{f"{step.kind}_s": step.elapsed_s})
+        if call.is_seen:
+            program = replace(program, where=call.where)
+        if not program.reasons and (call.is_seen or step.kind == "compile"):
+            now = signatures.of(call) if call.is_seen else None
+            why = self._functions.why(call, building.place, now, was_traced=program.trace_s is not None)
+            program = replace(program, arguments=str(now or ""), reasons=why)
+        building.program = program
+        if step.kind == "compile":
+            self._building.pop((threading.get_ident(), building.place.name), None)
+            self.result.compiles.append(replace(program, from_cache=step.fate == "hit", is_nested=call.is_nested))
+        self._count(building.place, step, is_nested=call.is_nested)
 
-    def _begin_building(self, call: JaxCall, place: FunctionLocation, kind: Kind) -> _Building:
+    def _begin(self, call: JaxCall, place: FunctionLocation, kind: Kind) -> _Building:
         """Returns the program that this event is a step of. An earlier event began it, or it begins now."""
         key = threading.get_ident(), place.name
         fun = None if call.fun is None else id(call.fun)
         found = self._building.get(key)
-        is_over = found is not None and (kind == "trace" or (kind == "lower" and found.lower_s is not None))
+        is_over = found is not None and (kind == "trace" or (kind == "lower" and found.program.lower_s is not None))
         if found is None or is_over or (call.is_seen and found.fun != fun):
-            found = self._building[key] = _Building(fun, place, call.where)
-        found.where = call.where if call.is_seen else found.where
+            thread = threading.current_thread().name
+            new = Compile(place.name, place.defined, call.where, place.is_eager, False, None, None, 0.0, "", (), thread)
+            found = self._building[key] = _Building(fun, place, new)
         return found
 
-    def _explain(self, building: _Building, call: JaxCall) -> None:
-        now = signatures.of(call) if call.is_seen else None
-        building.arguments = str(now) if now else ""
-        building.reasons = self._functions.why(call, building.place, now, was_traced=building.trace_s is not None)
-
-    def _end_building(self, building: _Building, call: JaxCall, seconds: float, *, from_cache: bool) -> None:
-        self._building.pop((threading.get_ident(), building.place.name), None)
-        place = building.place
-        self.result.compiles.append(
-            Compile(
-                place.name,
-                place.defined,
-                building.where,
-                place.is_eager,
-                from_cache,
-                building.trace_s,
-                building.lower_s,
-                seconds,
-                building.arguments,
-                building.reasons or (),
-                threading.current_thread().name,
-                call.is_nested,
-            )
-        )
-
-    def _count(self, place: FunctionLocation, kind: Kind, seconds: float, *, from_cache: bool, is_nested: bool) -> None:
+    def _count(self, place: FunctionLocation, step: CompileEvent, *, is_nested: bool) -> None:
         key = place.name, place.defined, place.is_eager
         old = self.result.counts.get(key) or FunctionCount(*key, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+        kind, elapsed_s = step.kind, step.elapsed_s
         self.result.counts[key] = replace(
             old,
             traces=old.traces + (kind == "trace"),
             lowerings=old.lowerings + (kind == "lower"),
             compiles=old.compiles + (kind == "compile"),
-            cache_hits=old.cache_hits + from_cache,
-            trace_s=old.trace_s + seconds * (kind == "trace"),
-            lower_s=old.lower_s + seconds * (kind == "lower"),
-            compile_s=old.compile_s + seconds * (kind == "compile"),
-            total_s=old.total_s + (0.0 if is_nested else seconds),
+            cache_hits=old.cache_hits + (step.fate == "hit"),
+            trace_s=old.trace_s + elapsed_s * (kind == "trace"),
+            lower_s=old.lower_s + elapsed_s * (kind == "lower"),
+            compile_s=old.compile_s + elapsed_s * (kind == "compile"),
+            total_s=old.total_s + (0.0 if is_nested else elapsed_s),
         )
-
-    def _remark(self, code: str, message: str) -> None:
-        if all(remark.message != message for remark in self.result.remarks):
-            self.result.remarks.append(Remark(code, "warning", message))
 
 
 # `no_recompile` and `max_compiles`: an error where a block compiles more than it should, with the reasons in it.
@@ -304,7 +269,12 @@ def no_recompile(*, eager: bool = False) -> Iterator[Watch]:
 def _judge(seen: Watch, n: int, eager: bool, what: str) -> None:
     counted = [c for c in seen.compiles if eager or not c.is_eager]
     if len(counted) > n:
-        error = RecompileError(_problem(counted, what), _describe_expected(n, seen, eager), _hint(counted))
+        others = f"; there were {len(seen.eager)}" if seen.eager else ""
+        of_eager = "eager operations included" if eager else f"eager operations are not counted{others}"
+        kinds = dict.fromkeys(reason.kind for c in counted for reason in c.reasons)
+        hint = "\n      ".join(HINTS[kind] for kind in kinds if kind in HINTS)
+        permitted = f"{f'at most {n}' if n else 'none'}{',' if eager else ';'} {of_eager}"
+        error = RecompileError(_problem(counted, what), permitted, hint)
         error.watch = seen
         raise error
     # After the count: what was seen is an error even if more was missed.
@@ -326,17 +296,6 @@ def _problem(counted: list[Compile], what: str) -> str:
 
 def _lost_seconds(found: list[Compile]) -> float:
     return sum(c.total_s for c in found)
-
-
-def _describe_expected(n: int, seen: Watch, eager: bool) -> str:
-    permitted = f"at most {n}" if n else "none"
-    others = f"; there were {len(seen.eager)}" if seen.eager else ""
-    return f"{permitted}{', eager operations included' if eager else f'; eager operations are not counted{others}'}"
-
-
-def _hint(counted: list[Compile]) -> str:
-    kinds = dict.fromkeys(reason.kind for c in counted for reason in c.reasons)
-    return "\n      ".join(HINTS[kind] for kind in kinds if kind in HINTS)
 
 
 # ---- the functions that a watch has met -------------------------------------------------------------------------
@@ -390,7 +349,6 @@ class WatchedFunctions:
         self._loops: dict[FunctionLocation, Signature] = {}
         self._histories: dict[object, _History] = {}
         self._objects = Counter[FunctionLocation]()
-        self._unseen_programs = Counter[FunctionLocation]()
 
     def meet(self, call: JaxCall, name: str) -> _History:
         """Asks JAX what it knows of this function already, once. To be called before it is traced."""
@@ -407,13 +365,12 @@ class WatchedFunctions:
     ) -> tuple[Reason, ...]:
         """Why a program is compiled for this call; remembers the call."""
         history = self.meet(call, place.name)
-        self._objects[place] += not history.is_met
+        is_new = not history.is_met
         history.is_met = True
+        self._objects[place] += is_new
         if now is None:
-            self._unseen_programs[place] += 1
-            if self._unseen_programs[place] == 1:
-                return (Reason("first call", "first program of this name"),)
-            return (Reason("unknown", "not known why: this JAX doesn't show its call"),)
+            unknown = Reason("unknown", "not known why: this JAX doesn't show its call")
+            return (Reason("first call", "first program of this name") if is_new else unknown,)
         if is_control_flow(call.fun):
             before = self._loops.get(place)
             self._loops[place] = now
@@ -487,7 +444,7 @@ def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
     if call.fun is None:
         name = program_name(event_name) or "a function"
         return FunctionLocation(f"{name}, inside a transformation" if call.is_seen else name, None, False)
-    plain, is_partial = _plain(call.user.fun if call.user else call.fun)
+    plain, is_partial = unwrap(call.own)
     name = getattr(plain, "__name__", None) or type(plain).__name__
     code = getattr(plain, "__code__", None)
     defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
@@ -514,8 +471,8 @@ def _codes(fun: Any) -> Iterator[CodeType]:
         fun = getattr(fun, "__wrapped__", None)
 
 
-def _plain(fun: Any) -> tuple[Any, bool]:
-    """Under wrappers, methods and partials; was there a partial?"""
+def unwrap(fun: Any) -> tuple[Any, bool]:
+    """Returns what is under wrappers, methods, and partials, and whether there was a partial."""
     is_partial = False
     for _ in range(WRAPPERS):
         fun = inspect.unwrap(fun)
@@ -556,10 +513,10 @@ class StepCalls:
         self._compiled.append(len(self._watch.compiles))
 
     def _code(self, fun: Any) -> int:
-        with contextlib.suppress(TypeError):  # what takes no weak reference is looked up at each call
-            if (known := self._known.get(fun)) is not None:
-                return known
-        place = place_of(calling(frozenset()), getattr(fun, "__name__", None))
+        try:
+            return self._known[fun]
+        except (KeyError, TypeError):  # what has no hash, or takes no weak reference, is looked up at each call
+            place = place_of(calling(frozenset()), getattr(fun, "__name__", None))
         code = self._places.setdefault(place, len(self._places))
         with contextlib.suppress(TypeError):
             self._known[fun] = code

@@ -12,6 +12,7 @@ import contextlib
 import inspect
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +30,7 @@ from benchax.case import Case, make_case
 from benchax.source_files import owner_of
 from benchax.watching import frames
 from benchax.watching.compiles import CompileEvent, Listening
-from benchax.watching.frames import JaxCall, watch_lowering
+from benchax.watching.frames import JaxCall, watch_lowering, without_arrays
 from benchax.watching.signatures import name_arguments
 from benchax.watching.transfers import reads_unseen
 from benchax.watching.watch import FunctionLocation, place_of
@@ -228,7 +229,7 @@ MOST_COPIED_OF_CALL, MOST_COPIED = 1 << 26, 1 << 27
 """Bytes of the arguments of one call that are copied, and of those of all functions."""
 
 
-def copy_inputs(call: JaxCall, static: set[Any], jaxpr: Any, rest_bytes: int) -> tuple[Any, ...]:
+def copy_inputs(call: JaxCall, jaxpr: Any, rest_bytes: int) -> tuple[Any, ...]:
     """Copies the leaves of its arguments, integers first, because they are indices. A leaf that is too large, or partly
     on devices of other processes, becomes None. The result is empty if leaves do not match the inputs of the jaxpr one
     by one.
@@ -236,7 +237,7 @@ def copy_inputs(call: JaxCall, static: set[Any], jaxpr: Any, rest_bytes: int) ->
     Args:
         rest_bytes: no more is copied.
     """
-    leaves = _leaves(call, static)
+    leaves = _leaves(call)
     if jaxpr is None or len(leaves) != len(jaxpr.in_avals):
         return ()
     rest_bytes = min(rest_bytes, MOST_COPIED_OF_CALL)
@@ -249,18 +250,18 @@ def copy_inputs(call: JaxCall, static: set[Any], jaxpr: Any, rest_bytes: int) ->
     return tuple(copies)
 
 
-def name_inputs(call: JaxCall, static: set[Any]) -> tuple[str, ...]:
+def name_inputs(call: JaxCall) -> tuple[str, ...]:
     """Returns the names of the same leaves in the user's function. This also works behind a library's wrapper, which
     gives jax.jit the same arrays in another order."""
-    leaves = _leaves(call, static)
-    named = [(name, value) for i, (name, value) in enumerate(name_arguments(call)) if call.user or i not in static]
+    named = ((name, value) for key, name, value in name_arguments(call) if call.user or key not in call.static)
     names = {
         id(leaf): name + jax.tree_util.keystr(path) for name, v in named for path, leaf in jax.tree.leaves_with_path(v)
     }
-    return tuple(names.get(id(leaf), f"input {i}") for i, leaf in enumerate(leaves))
+    return tuple(names.get(id(leaf), f"input {i}") for i, leaf in enumerate(_leaves(call)))
 
 
-def _leaves(call: JaxCall, static: set[Any]) -> list[Any]:
+def _leaves(call: JaxCall) -> list[Any]:
+    static = call.static
     args = [value for i, value in enumerate(call.args) if i not in static]
     return jax.tree.leaves((args, {name: value for name, value in call.kwargs.items() if name not in static}))
 
@@ -303,38 +304,29 @@ class RecordedFunction:
     serial: int
     """Its number in the log."""
     place: FunctionLocation
-    fun: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    """The arguments of its `jax.jit`, as in `frames.JaxCall`."""
+    call: JaxCall
+    """The call, with shapes instead of arrays."""
     compile_s: float
-    jaxpr: Any = None
+    jaxpr: Any
     """The closed jaxpr that JAX traced; None if it could not be seen."""
-    user: Any = None
-    """Your own function, under a library's wrapper, as `flax.nnx.jit`; None without one."""
-    inputs: tuple[Any, ...] = ()
+    inputs: tuple[Any, ...]
     """Copies of the jaxpr's inputs, None for large ones; empty if the arguments are not its inputs one by one."""
-    input_names: tuple[str, ...] = ()
+    input_names: tuple[str, ...]
     """Names of the same inputs: songs.species."""
     nan_at: int | None = None
     """The first call with a NaN result; 0: none has one; None: no result was searched."""
 
-    @property
-    def static(self) -> tuple[int | str, ...]:
-        return (*self._setting("static_argnums"), *self._setting("static_argnames"))
-
     def arguments_of(self, leaves: frozenset[int]) -> frozenset[int | str]:
         """Arguments, by position or name, that own one of these leaves."""
-        named = [*enumerate(self.args), *sorted(self.kwargs.items())]
-        owners = [name for name, value in named if name not in self.static for _ in jax.tree.leaves(value)]
+        named = [*enumerate(self.call.args), *sorted(self.call.kwargs.items())]
+        owners = [name for name, value in named if name not in self.call.static for _ in jax.tree.leaves(value)]
         # If JAX passes more than the arguments, such as constants, positions are meaningless.
         return frozenset(owners[i] for i in leaves) if all(i < len(owners) for i in leaves) else frozenset()
 
     @property
     def case(self) -> Case:
-        donate = (*self._setting("donate_argnums"), *self._setting("donate_argnames"))
-        return make_case(self.fun, self.args, self.kwargs, name=self.place.name, static=self.static, donate=donate)
+        call, donate = self.call, (*self._setting("donate_argnums"), *self._setting("donate_argnames"))
+        return make_case(call.fun, call.args, call.kwargs, name=self.place.name, static=call.static, donate=donate)
 
     @property
     def why_not(self) -> str:
@@ -344,12 +336,12 @@ class RecordedFunction:
         # passes None.
         if any(one is not None and type(one).__name__ != "UnspecifiedValue" for one in given):
             return "its jax.jit was given shardings"
-        if self.user is not None and hasattr(self.fun, "ctxtag"):
+        if self.call.user is not None and hasattr(self.call.fun, "ctxtag"):
             return "flax.nnx traces it only within its own call"
         return "its jax.jit was given compiler options" if self._setting("compiler_options_kvs") else ""
 
     def _setting(self, name: str) -> tuple[Any, ...]:
-        return tuple(self.settings.get(name) or ())
+        return tuple(self.call.settings.get(name) or ())
 
 
 @dataclass
@@ -363,8 +355,8 @@ class _Watched:
     """Results of the last call, to be searched for NaN."""
     given: tuple[Any, ...] = ()
     """Copies of the arguments of that call."""
-    searched: int = 0
     nan_at: int | None = None
+    """As for `RecordedFunction`."""
     nan_given: tuple[Any, ...] = ()
 
 
@@ -375,7 +367,7 @@ class FunctionRecorder:
         self._log = log
         self._kept: dict[FunctionLocation, RecordedFunction] = {}
         """By place: the lambdas that one line makes in each iteration are one function here."""
-        self._watched: dict[int, _Watched] = {}
+        self._watched = defaultdict[int, _Watched](_Watched)
         self._lock = threading.Lock()
         self._block = contextlib.ExitStack()
         self._block.enter_context(Listening(self._on_step))
@@ -389,13 +381,11 @@ class FunctionRecorder:
         return sorted(map(self._with_nan, kept.values()), key=lambda function: -function.compile_s)
 
     def _with_nan(self, one: RecordedFunction) -> RecordedFunction:
-        known = self._watched.get(one.serial)
-        if known is None:
-            return one
+        known = self._watched[one.serial]
         _search(known, is_patient=True)
         # Without these the origin of a late NaN could not be found.
         inputs = known.nan_given if len(known.nan_given) == len(one.inputs) else one.inputs
-        return replace(one, inputs=inputs, nan_at=known.nan_at or (0 if known.searched else None))
+        return replace(one, inputs=inputs, nan_at=known.nan_at)
 
     # ---- compilations
 
@@ -419,8 +409,7 @@ class FunctionRecorder:
 
     def _note_compile(self, call: JaxCall) -> None:
         """The trace has just ended: what the function has read is what is there now."""
-        values = outer_values(call.user.fun if call.user else call.fun, _static_values(call))
-        self._watched.setdefault(self._log.function(call.fun), _Watched()).values = values
+        self._watched[self._log.function(call.fun)].values = outer_values(call.own, _static_values(call))
 
     def _is_longest(self, place: FunctionLocation, compile_s: float) -> bool:
         """If a function has several programs, the one that took longest to compile is looked at."""
@@ -438,29 +427,27 @@ class FunctionRecorder:
     def _record(self, call: JaxCall, jaxpr: Any, compile_s: float) -> RecordedFunction:
         with self._lock:
             rest_bytes = MOST_COPIED - sum(getattr(i, "nbytes", 8) for one in self._kept.values() for i in one.inputs)
-        static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
+        static = call.static
+        args = tuple(value if i in static else jax.tree.map(_shape, value) for i, value in enumerate(call.args))
+        kwargs = {k: value if k in static else jax.tree.map(_shape, value) for k, value in call.kwargs.items()}
         return RecordedFunction(
             self._log.function(call.fun),
             place_of(call, None),
-            call.fun,
-            tuple(value if i in static else jax.tree.map(_shape, value) for i, value in enumerate(call.args)),
-            {name: value if name in static else jax.tree.map(_shape, value) for name, value in call.kwargs.items()},
-            call.settings,
+            replace(without_arrays(call), args=args, kwargs=kwargs),
             compile_s,
             jaxpr,
-            call.user.fun if call.user else None,
-            copy_inputs(call, static, jaxpr, rest_bytes),
-            name_inputs(call, static),
+            copy_inputs(call, jaxpr, rest_bytes),
+            name_inputs(call),
         )
 
     # ---- calls, while they are watched
 
     def hear_call(self, serial: int, fun: Any, leaves: Sequence[Any]) -> None:
         """Before a call runs."""
-        known = self._watched.setdefault(serial, _Watched())
+        known = self._watched[serial]
         _search(known, is_patient=_is_power_of_two(known.calls))
         known.calls += 1
-        known.given = _copy_small(leaves) if known.nan_at is None else ()
+        known.given = () if known.nan_at else _copy_small(leaves)
         for value in known.values if _is_power_of_two(known.calls) else ():
             if value.has_changed:
                 name = getattr(fun, "__name__", type(fun).__name__)
@@ -469,19 +456,18 @@ class FunctionRecorder:
 
     def hear_result(self, serial: int, results: Sequence[Any]) -> None:
         """When a call has been started."""
-        known = self._watched.get(serial)
-        if known is not None and known.nan_at is None:
-            known.waiting = _searchable(results)
+        known = self._watched[serial]
+        known.waiting = () if known.nan_at else _searchable(results)
 
 
 def _search(known: _Watched, *, is_patient: bool) -> None:
     """Searches the last results for NaN. Waits for them only if it `is_patient`: waiting changes how a program runs."""
     ready = [one for one in known.waiting if not one.is_deleted() and (is_patient or _is_ready(one))]
     known.waiting = ()
-    if ready:
-        known.searched += 1
-        if any(np.isnan(read_unseen(one)).any() for one in ready):
-            known.nan_at, known.nan_given = known.calls, known.given
+    if any(np.isnan(read_unseen(one)).any() for one in ready):
+        known.nan_at, known.nan_given = known.calls, known.given
+    elif ready:
+        known.nan_at = 0
 
 
 def _searchable(results: Sequence[Any]) -> Sequence[jax.Array]:
@@ -511,12 +497,8 @@ def _is_power_of_two(n: int) -> bool:
 
 def _static_values(call: JaxCall) -> dict[str, Any]:
     """Static arguments by name."""
-    if call.user is not None:
-        return {}
-    numbers, names = (tuple(call.settings.get(f"static_arg{what}") or ()) for what in ("nums", "names"))
-    parameters = list(inspect.signature(call.fun).parameters)
-    by_number = {parameters[i]: call.args[i] for i in numbers if i < min(len(parameters), len(call.args))}
-    return by_number | {name: call.kwargs[name] for name in names if name in call.kwargs}
+    named = () if call.user else name_arguments(call)
+    return {name: value for key, name, value in named if key in call.static}
 
 
 def _shape(leaf: Any) -> Any:

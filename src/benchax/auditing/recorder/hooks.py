@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import sys
 import threading
 import weakref
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
-from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log, look
+from benchax.auditing.recorder.log import CallStack, Event, FunctionFacts, Kind, Log, look
 from benchax.profiling.samplers import PacedSampler
 from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.source_files import is_generated, is_in_package, outward, owner_of
@@ -73,13 +74,13 @@ class PutNote:
     """The spec: f32[8,128]."""
     place: tuple[int, int]
     """The instruction, as one line can make several calls; and the position among the arrays of the call."""
-    is_repeat: bool
-    """Has it the contents of the put before, at the same place?"""
-    is_new_object: bool
     given: Any
     """The sharding it had; None for NumPy arrays."""
     made: Any
     """The sharding it has."""
+    is_repeat: bool = False
+    """Has it the contents of the put before, at the same place?"""
+    is_new_object: bool = False
 
 
 class HostHooks:
@@ -93,28 +94,29 @@ class HostHooks:
         self._busy = threading.local()
         self._undo = contextlib.ExitStack()
         for owner, name in PUTS:
-            self._wrap(owner, name, self._put)
-        self._wrap(jax, "block_until_ready", self._wait)
-        self._wrap(jax.config, "update", self._configure)
+            self._wrap(owner, name, self._note_put)
+        self._wrap(jax, "block_until_ready", self._note_wait)
+        self._wrap(jax.config, "update", self._note_setting)
         for name in users_of_keys():
-            self._wrap(jax.random, name, self._draw)
+            self._wrap(jax.random, name, self._note_draw)
         try:
             # The class of arrays, which JAX names nowhere else.
             from jax._src.array import ArrayImpl as array_type  # noqa: PLC0415, TID251
 
             for name in METHODS:
-                self._wrap(array_type, name, self._wait)
+                self._wrap(array_type, name, self._note_wait)
             # Numba recognizes NumPy functions by identity and would not compile a call of a wrapper.
             for name in READERS if "numba" not in sys.modules else ():
-                self._wrap(np, name, self._wait, only=array_type)
+                self._wrap(np, name, self._note_wait, only=array_type)
         except (AttributeError, ImportError, TypeError):
             self.sees_methods = False
 
     def close(self) -> None:
         self._undo.close()
 
-    def _wrap(self, owner: Any, name: str, around: Callable[..., Any], only: type | None = None) -> None:
-        """`only`: calls whose first argument is of this type."""
+    def _wrap(self, owner: Any, name: str, note: Callable[..., None], only: type | None = None) -> None:
+        """From now on, `note` takes each call of the user's: (name, arguments, keyword arguments, result, when it
+        began, when it ended). `only`: calls whose first argument is of this type."""
         function = getattr(owner, name)
         by = name if owner in (jax, jnp, jax.random) else f"np.{name}" if owner is np else f".{name}"
         # Methods of a compiled class have no qualified name.
@@ -122,37 +124,37 @@ class HostHooks:
 
         @functools.wraps(function, assigned)
         def call(*args: Any, **kwargs: Any) -> Any:
-            is_one = only is None or (bool(args) and type(args[0]) is only)
-            if not is_one or (only is not None and owner_of(sys._getframe(1).f_code.co_filename) == "jax"):
-                return function(*args, **kwargs)
+            is_one = only is None or (
+                bool(args) and type(args[0]) is only and owner_of(sys._getframe(1).f_code.co_filename) != "jax"
+            )
             # These functions call each other, and only the user's own calls count. Users cannot change calls inside a
             # package, but a key that they passed to it is theirs.
-            is_inner = getattr(self._busy, "inside", False)
-            if is_inner or (around != self._draw and is_in_package(sys._getframe(1))):
+            is_inner = not is_one or getattr(self._busy, "inside", False)
+            if is_inner or (note != self._note_draw and is_in_package(sys._getframe(1))):
                 return function(*args, **kwargs)
             self._busy.inside = True
             try:
-                return around(by, function, args, kwargs)
+                begun = perf_counter()
+                found = function(*args, **kwargs)
+                ended = perf_counter()
+                with contextlib.suppress(Exception):  # whatever it is, it must not fail the user's call
+                    note(by, args, kwargs, found, begun, ended)
+                return found
             finally:
                 self._busy.inside = False
 
         setattr(owner, name, call)
         self._undo.callback(setattr, owner, name, function)
 
-    def _put(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        begun = perf_counter()
-        found = function(*args, **kwargs)
-        ended = perf_counter()
-        with contextlib.suppress(Exception):  # whatever it is, it must not fail the user's call
-            if by != "device_put":
-                self._note_wide(args, kwargs, found)
-            if isinstance(args[0], list | tuple) and by != "device_put":
-                if isinstance(innermost(args[0]), int | float | complex) and not isinstance(found, Tracer):
-                    self.log.add(Event("list", by, user_line() or "", begun, ended, size=found.size))
-            else:
-                self._note_put(by, args[0], found, begun, ended)
-            self._lost.note_put(args[0], found)
-        return found
+    def _note_put(self, by: str, args: Any, kwargs: Any, found: Any, begun: float, ended: float) -> None:
+        if by != "device_put":
+            self._note_wide(args, kwargs, found)
+        if isinstance(args[0], list | tuple) and by != "device_put":
+            if isinstance(innermost(args[0]), int | float | complex) and not isinstance(found, Tracer):
+                self.log.add(Event("list", by, user_line() or "", begun, ended, size=found.size))
+        else:
+            self._note_arrays(by, args[0], found, begun, ended)
+        self._lost.note_put(args[0], found)
 
     def _note_wide(self, args: Sequence[Any], kwargs: Any, found: Any) -> None:
         """With jax_enable_x64, `jnp.asarray(np.hanning(n))` is float64, also while JAX traces."""
@@ -162,52 +164,38 @@ class HostHooks:
         if found.shape and jax.config.read("jax_enable_x64") and (where := user_line()):
             self.log.add(Event("wide", str(ArraySpec(str(found.dtype), tuple(found.shape))), where))
 
-    def _note_put(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:
+    def _note_arrays(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:
         leaves, made = jax.tree.leaves(given), jax.tree.leaves(found)
         if len(leaves) != len(made) or any(isinstance(leaf, Tracer) for leaf in made):
             return
         large = [i for i, leaf in enumerate(leaves) if getattr(leaf, "nbytes", 0) >= LEAST_BYTES]
-        if not large:
-            return
-        stack = look(sys._getframe(1), self.log)
+        stack = look(sys._getframe(1), self.log) if large else CallStack()
         for i in large if stack.where else ():
             what, place = spec_of(leaves[i]), (stack.instruction, i)
-            note = PutNote(what, place, False, False, getattr(leaves[i], "sharding", None), made[i].sharding)
+            note = PutNote(what, place, getattr(leaves[i], "sharding", None), made[i].sharding)
             if isinstance(leaves[i], np.ndarray):
                 last = self._contents.setdefault((by, stack.where, what, place), PutContents())
-                note.is_new_object = not last.is_of(leaves[i])
-                note.is_repeat = last.repeat(leaves[i])
-            each_s = (ended - begun) / len(large)
-            event = Event("put", by, stack.where, begun, begun + each_s, size=leaves[i].nbytes, note=note)
-            event.reads, event.makes = self.log.ids((leaves[i],)), self.log.ids((made[i],))
+                note.is_repeat, note.is_new_object = last.compare(leaves[i])
+            event = Event("put", by, stack.where, begun, begun + (ended - begun) / len(large), size=leaves[i].nbytes)
+            event.reads, event.makes, event.note = self.log.ids((leaves[i],)), self.log.ids((made[i],)), note
             self.log.add(event)
 
-    def _configure(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        with contextlib.suppress(Exception):
-            name = args[0] if args else kwargs["name"]
-            if name in DEBUGGING:
-                self.log.add(Event("setting", name, user_line() or ""))
-        return function(*args, **kwargs)
+    def _note_setting(self, by: str, args: Any, kwargs: Any, found: Any, begun: float, ended: float) -> None:
+        name = args[0] if args else kwargs["name"]
+        if name in DEBUGGING:
+            self.log.add(Event("setting", name, user_line() or ""))
 
-    def _draw(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        with contextlib.suppress(Exception):
-            key = args[0] if args else kwargs["key"]
-            if isinstance(key, jax.Array) and not isinstance(key, Tracer):
-                stack = look(sys._getframe(1), self.log)
-                event = Event("draw", by, stack.where, perf_counter(), reads=self.log.ids((key,)))
-                event.caller, event.path = stack.caller, stack.path
-                self.log.add(event)
-        return function(*args, **kwargs)
-
-    def _wait(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        begun = perf_counter()
-        found = function(*args, **kwargs)
-        ended = perf_counter()
-        with contextlib.suppress(Exception):
+    def _note_draw(self, by: str, args: Any, kwargs: Any, found: Any, begun: float, ended: float) -> None:
+        key = args[0] if args else kwargs["key"]
+        if isinstance(key, jax.Array) and not isinstance(key, Tracer):
             stack = look(sys._getframe(1), self.log)
-            if stack.where:
-                self.log.add(Event("wait", by, stack.where, begun, ended, path=stack.path))
-        return found
+            keys = self.log.ids((key,))
+            self.log.add(Event("draw", by, stack.where, begun, reads=keys, caller=stack.caller, path=stack.path))
+
+    def _note_wait(self, by: str, args: Any, kwargs: Any, found: Any, begun: float, ended: float) -> None:
+        stack = look(sys._getframe(1), self.log)
+        if stack.where:
+            self.log.add(Event("wait", by, stack.where, begun, ended, path=stack.path))
 
 
 class PutContents:
@@ -223,27 +211,24 @@ class PutContents:
         self._whole: int | None = None
         self._times = 0
 
-    def is_of(self, array: np.ndarray) -> bool:
-        """Was it the same object?"""
-        return self._last is not None and self._last() is array
-
-    def repeat(self, array: np.ndarray) -> bool:
-        """Remembers this array, and returns whether the last one had the same contents."""
-        sample = zlib.crc32(np.ascontiguousarray(array.flat[:: max(1, array.size // COMPARED)]).tobytes())
+    def compare(self, array: np.ndarray) -> tuple[bool, bool]:
+        """Remembers this array. Returns (had the last one the same contents?, was it another object?)."""
+        is_new = self._last is None or self._last() is not array
+        sample = _checksum(array.flat[:: max(1, array.size // COMPARED)])
         is_same = sample == self._sample
         if not is_same:
             self._whole, self._times = None, 0
-        elif not self.is_of(array) and array.size > COMPARED and self._times < WHOLE_TIMES:
-            is_same = self._is_whole_same(array)
+        elif is_new and array.size > COMPARED and self._times < WHOLE_TIMES:
+            # Of the first array only the sample is known.
+            before, self._whole = self._whole, _checksum(array)
+            is_same = self._whole == before
+            self._times = self._times + 1 if is_same else 0
         self._last, self._sample = weakref.ref(array), sample
-        return is_same
+        return is_same, is_new
 
-    def _is_whole_same(self, array: np.ndarray) -> bool:
-        # Only the sample of the first iteration is known.
-        whole, before = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data), self._whole
-        self._whole = whole
-        self._times = self._times + 1 if whole == before else 0
-        return whole == before
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
 
 
 def users_of_keys() -> list[str]:
@@ -320,59 +305,78 @@ class CallWindows:
     def __init__(self, log: Log, functions: FunctionRecorder, most_s: float) -> None:
         self.log, self.functions, self.most_s = log, functions, most_s
         self.transfers = Transfers()
-        self.is_begun = False
         self._lost = LostDigitsNotes(log)
-        self._before: Counter[Any] = Counter()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._opened = 0.0
-        self._running = threading.local()
-        self._block = contextlib.ExitStack()
-        self._open()
+        self._running = defaultdict[int, list[Event]](list)
+        """The calls that have begun, by thread."""
+        self._begun = math.inf
+        """When calls were first seen in this window."""
+        self._called, self._ended = threading.Event(), threading.Event()
+        self._turns = threading.Thread(target=self._take_turns, args=(self._open(),), daemon=True)
+        self._turns.start()
 
-    def _open(self) -> None:
-        self._opened = perf_counter()
-        self._before = Counter(self.log.counts)
+    def close(self) -> None:
+        """Ends watching; calls are as fast as before."""
+        self._ended.set()
+        self._called.set()
+        self._turns.join()
+
+    def _open(self) -> contextlib.ExitStack:
         self.log.add(Event("window", "", ""))
-        found = self._block.enter_context(watch_transfers(self._hear, self._hear_result, self._hear_transfer))
-        self._block.callback(self._take, found)
+        block = contextlib.ExitStack()
+        found = block.enter_context(watch_transfers(self._hear, self._hear_result, self._hear_transfer))
+        block.callback(self._take, found)
         sampler = HostSampler(self.log)
         sampler.start()
-        self._block.callback(sampler.stop)
+        block.callback(sampler.stop)
+        return block
 
     def _take(self, found: Transfers) -> None:
         for transfer in found.found.values():
             self.transfers.add(transfer)
         self.transfers.sees, self.transfers.remarks = found.sees, found.remarks
 
+    def _take_turns(self, block: contextlib.ExitStack) -> None:
+        """Closes a window after its time, if it has seen enough, and opens another one after a pause."""
+        wait_s = FIRST_SHARE * self.most_s
+        while True:
+            before = Counter(self.log.counts)
+            with block:
+                self._called.wait()
+                while not self._ended.wait(wait_s) and not self._has_seen_enough(before):
+                    wait_s = LOOK_AGAIN_S
+            self.log.seen_s += max(0.0, perf_counter() - self._begun)
+            if self._ended.wait(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s)):
+                return
+            block, self._begun, wait_s = self._open(), perf_counter(), LATER_SHARE * self.most_s
+
+    def _has_seen_enough(self, before: Counter[Kind]) -> bool:
+        return any(self.log.counts[kind] - before[kind] >= enough for kind, enough in ENOUGH.items())
+
     def _hear(self, fun: Any, leaves: Sequence[Any]) -> None:
         """Before a call runs."""
-        with self._lock:
-            if not self.is_begun:
-                self.is_begun = True
-                self._opened = perf_counter()
-                threading.Thread(target=self._take_turns, daemon=True).start()
-        log, serial = self.log, self.log.function(fun)
+        if not self._called.is_set():
+            self._begun = perf_counter()
+            self._called.set()
+        stack = look(sys._getframe(1), self.log)
+        event = Event("call", getattr(fun, "__name__", ""), stack.where, clock(), caller=stack.caller, path=stack.path)
+        event.function, event.reads = self.log.function(fun), self.log.ids(leaves)
         is_operation = _is_operation(fun)
-        stack = look(sys._getframe(1), log)
-        event = Event("operation" if is_operation else "call", getattr(fun, "__name__", ""), stack.where, clock())
-        event.function, event.reads, event.caller, event.path = serial, log.ids(leaves), stack.caller, stack.path
         if is_operation:
-            event.note = stack.called
+            event.kind, event.note = "operation", stack.called
             event.size = getattr(leaves[0], "nbytes", 0) if leaves else 0
         else:
-            event.by = self._facts(serial, fun, leaves).name
+            event.by = self._facts(event.function, fun, leaves).name
             event.note = "batched" if isinstance(fun, BatchedCall) else None
         # First of all: the call has happened, whatever surprises those that look at its arguments.
-        self._stack().append(log.add(event))
+        self._running[event.thread].append(self.log.add(event))
         if not is_operation:
-            self.functions.hear_call(serial, fun, leaves)
-        self._lost.note_call(leaves, stack.where)
+            self.functions.hear_call(event.function, fun, leaves)
+        arrays = (leaf for leaf in leaves if isinstance(leaf, np.ndarray))
+        self._lost.note(stack.where, ((array, jnp.result_type(array)) for array in arrays))
 
     def _hear_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
         """When a call has been started."""
-        serial = self.log.function(fun)
-        running = self._stack()
+        serial, running = self.log.function(fun), self._running[threading.get_ident()]
         while running:
             event = running.pop()
             if event.function == serial:  # the others have raised
@@ -381,57 +385,18 @@ class CallWindows:
         if not _is_operation(fun):
             self.functions.hear_result(serial, results)
 
-    def _stack(self) -> list[Event]:
-        if not hasattr(self._running, "events"):
-            self._running.events = []
-        return self._running.events
-
-    def _facts(self, serial: int, fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
-        facts = self.log.functions.get(serial)
-        if facts is None or len(facts.names) != len(leaves):
-            if isinstance(fun, BatchedCall):
-                facts = FunctionFacts(fun.__name__, fun.defined, tuple(f"argument {i}" for i in range(len(leaves))))
-            else:
-                facts = _describe(calling(frozenset()), leaves)
-            self.log.functions[serial] = facts
-        return facts
-
     def _hear_transfer(self, transfer: ObservedTransfer) -> None:
         if transfer.direction == "device to host":
-            now = clock()
-            stack = look(sys._getframe(1), self.log)
+            now, stack = clock(), look(sys._getframe(1), self.log)
             event = Event("read", transfer.by, transfer.where or "", now - (transfer.elapsed_s or 0.0), now)
             event.path, event.size, event.caller = stack.path, transfer.size_bytes, stack.caller
             self.log.add(event)
 
-    def _take_turns(self) -> None:
-        """Closes the window after its time, if it has seen enough, and opens another one after a pause."""
-        wait_s = FIRST_SHARE * self.most_s
-        while not self._ended.wait(wait_s):
-            seen = self.log.counts - self._before
-            if all(seen[kind] < enough for kind, enough in ENOUGH.items()):
-                wait_s = LOOK_AGAIN_S
-                continue
-            self._close_window()
-            self._ended.wait(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s))
-            with self._lock:
-                if not self._ended.is_set():
-                    self._open()
-            wait_s = LATER_SHARE * self.most_s
-
-    def _close_window(self) -> None:
-        with self._lock:
-            # Swap it under the lock, because the timer and the end of the program may both get here.
-            block, self._block = self._block, contextlib.ExitStack()
-            if self.is_begun and self._opened:
-                self.log.seen_s += perf_counter() - self._opened
-            self._opened = 0.0
-        block.close()
-
-    def close(self) -> None:
-        """Ends watching; calls are as fast as before."""
-        self._ended.set()
-        self._close_window()
+    def _facts(self, serial: int, fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
+        facts = self.log.functions.get(serial)
+        if facts is None or len(facts.names) != len(leaves):
+            facts = self.log.functions[serial] = _describe(fun, leaves)
+        return facts
 
 
 def _is_operation(fun: Any) -> bool:
@@ -441,19 +406,17 @@ def _is_operation(fun: Any) -> bool:
     return is_of_jax(fun) and getattr(fun, "__module__", "") != "jax._src.pmap"
 
 
-def _describe(call: JaxCall, leaves: Sequence[Any]) -> FunctionFacts:
-    static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
-    names = name_inputs(call, static)
-    if len(names) != len(leaves):
-        names = tuple(f"argument {i}" for i in range(len(leaves)))
-    return FunctionFacts(name_of(call), place_of(call, None).defined or "", names, _wanted_shardings(call))
-
-
-def name_of(call: JaxCall) -> str:
-    fun = call.user.fun if call.user else call.fun
-    name = getattr(fun, "__name__", None) or type(fun).__name__
+def _describe(fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
+    unnamed = tuple(f"argument {i}" for i in range(len(leaves)))
+    if isinstance(fun, BatchedCall):
+        return FunctionFacts(fun.__name__, fun.defined, unnamed)
+    call = calling(frozenset())
+    names = name_inputs(call)
+    name = getattr(call.own, "__name__", None) or type(call.own).__name__
     # A class says more than `__call__`.
-    return fun.__qualname__ if name == "__call__" else name
+    name = call.own.__qualname__ if name == "__call__" else name
+    given = names if len(names) == len(leaves) else unnamed
+    return FunctionFacts(name, place_of(call, None).defined or "", given, _wanted_shardings(call))
 
 
 def _wanted_shardings(call: JaxCall) -> tuple[Any, ...]:
@@ -486,31 +449,15 @@ NOISE_BITS = 40
 OF_64_BITS = ("float64", "int64")
 
 
-@dataclass(frozen=True)
-class LostDigits:
+class LostDigits(NamedTuple):
     """The original numbers, and their values on the device."""
 
-    from_dtype: str
-    to_dtype: str
-    low: float
-    high: float
-    distinct: int
-    left: int
+    title: str
+    sentences: list[str]
+    """The observations, for `seen`."""
+    distinct: int = 0
+    left: int = 0
     """Different numbers before, and after."""
-    step: float
-    """From one number of the new dtype to the next, at the largest of them."""
-
-    @property
-    def sentences(self) -> list[str]:
-        """Returns sentences about the loss, for `seen`."""
-        to = short_dtype(self.to_dtype)
-        between = f"from {self.low:.12g} to {self.high:.12g}"
-        if self.to_dtype.startswith("int"):
-            return [f"the numbers go {between}; {to} ends at {np.iinfo(self.to_dtype).max}"]
-        return [
-            f"of {self.distinct} different numbers {between} {self.left} are left in {to}",
-            f"{to} holds a number of this size to {self.step:.3g}",
-        ]
 
 
 def find_lost_digits(given: Any, to_dtype: Any) -> LostDigits | None:
@@ -535,17 +482,24 @@ def _look(column: np.ndarray, to: np.dtype) -> LostDigits | None:
     with np.errstate(over="ignore"):
         made = column.astype(to)
     low, high = float(column.min()), float(column.max())
-    ends = str(column.dtype), str(to), low, high
+    before, after, between = short_dtype(str(column.dtype)), short_dtype(str(to)), f"from {low:.12g} to {high:.12g}"
     if jnp.issubdtype(to, jnp.integer):
         is_wrapped = column.dtype.kind == "i" and bool(np.any(made.astype(column.dtype) != column))
-        return LostDigits(*ends, 0, 0, 1.0) if is_wrapped else None
+        told = f"the numbers go {between}; {after} ends at {np.iinfo(to).max}"
+        return LostDigits(f"numbers in {before} wrap around in {after}", [told]) if is_wrapped else None
     size = max(abs(low), abs(high))
     if not 0 < high - low < NEAR * size:
         return None
     distinct, left = len(np.unique(_without_noise(column))), len(np.unique(made))
     if distinct < LEAST_DISTINCT or left >= KEPT_SHARE * distinct:
         return None
-    return LostDigits(*ends, distinct, left, float(jnp.finfo(to).eps) * 2.0 ** np.floor(np.log2(size)))
+    # From one number of the new dtype to the next, at the largest of them.
+    step = float(jnp.finfo(to).eps) * 2.0 ** np.floor(np.log2(size))
+    told = [
+        f"of {distinct} different numbers {between} {left} are left in {after}",
+        f"{after} holds a number of this size to {step:.3g}",
+    ]
+    return LostDigits(f"{distinct} different numbers in {before} are {left} in {after}", told, distinct, left)
 
 
 def _without_noise(column: np.ndarray) -> np.ndarray:
@@ -559,12 +513,19 @@ LOOKED_AT = 3
 
 
 class LostDigitsNotes:
-    """Adds "rounded" to a log for each line at which numbers were lost on their way to a device."""
+    """Adds "rounded" to a log for lines at which numbers were lost on their way to a device."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._times = Counter[tuple[str, str]]()
-        self._told = set[str]()
+
+    def note(self, where: str | None, arrays: Iterable[tuple[Any, Any]]) -> None:
+        """Takes what JAX was given at a line, each with the dtype that it has on the device."""
+        for given, dtype in arrays:
+            kind = where or "", str(np.shape(given))
+            self._times[kind] += 1
+            if where and self._times[kind] <= LOOKED_AT and (lost := find_lost_digits(given, dtype)):
+                self._log.add(Event("rounded", "", where, note=lost))
 
     def note_put(self, given: Any, found: Any) -> None:
         """Takes what `jax.device_put`, `jnp.asarray` or `jnp.array` was given, and what it made."""
@@ -572,23 +533,8 @@ class LostDigitsNotes:
         leaves = jax.tree.leaves(given) if len(made) > 1 or isinstance(given, Mapping) else [given]
         if len(leaves) == len(made):
             # A NumPy array, or a list of Python numbers: only the first element is examined.
-            numbers = (
-                (one, to.dtype) for one, to in zip(leaves, made, strict=True) if isinstance(innermost(one), NUMBERS)
-            )
-            self._note(user_line(), numbers)
-
-    def note_call(self, leaves: Sequence[Any], where: str | None) -> None:
-        """Takes the arguments of a call before it runs."""
-        self._note(where, ((leaf, jnp.result_type(leaf)) for leaf in leaves if isinstance(leaf, np.ndarray)))
-
-    def _note(self, where: str | None, arrays: Iterable[tuple[Any, Any]]) -> None:
-        for given, dtype in arrays:
-            kind = where or "", str(np.shape(given))
-            self._times[kind] += 1
-            is_new = where and where not in self._told and self._times[kind] <= LOOKED_AT
-            if is_new and (lost := find_lost_digits(given, dtype)):
-                self._told.add(kind[0])
-                self._log.add(Event("rounded", "", kind[0], note=lost))
+            pairs = zip(leaves, made, strict=True)
+            self.note(user_line(), ((one, to.dtype) for one, to in pairs if isinstance(innermost(one), NUMBERS)))
 
 
 def innermost(given: Any) -> Any:

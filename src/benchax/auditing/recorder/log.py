@@ -1,6 +1,6 @@
 """The log of a run: one event for each thing that a program does with JAX, and the identity of its arrays.
 
-Rules ask questions of the log when the program has ended (`views.py`). Arrays are known by a serial number, held by
+Rules ask questions of the log when the program has ended. Arrays are known by a serial number, held by
 weak references alone: the log keeps nothing of the program alive. This is the one place that tells arrays apart.
 
 How often a call site is entered is counted by a mark in the frame that it enters, which goes with the frame. Under a
@@ -14,13 +14,10 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple, TypeVar
-
-import jax
-import numpy as np
 
 from benchax.grouping import group_by
 from benchax.source_files import owner_of
@@ -31,7 +28,6 @@ Kind = Literal[
     "stale",
 ]  # fmt: skip
 T = TypeVar("T")
-K = TypeVar("K")
 Caller = Literal["user", "package", "handed"]
 MOST_EVENTS = 200_000
 """Events of one kind that are kept, about 50 MB. Later ones are counted only."""
@@ -135,7 +131,6 @@ class Log:
         self._ids = 0
         self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self._numbers: dict[tuple[type, Any], int] = {}
-        self._types: dict[type, str] = {}
         self._functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def add(self, event: Event) -> Event:
@@ -180,33 +175,24 @@ class Log:
         return self._serial
 
     def _id(self, leaf: Any) -> int:
-        # `isinstance` of an array takes longer than everything else here.
-        kind = self._types.get(type(leaf))
-        if kind is None:
-            is_array = isinstance(leaf, jax.Array | np.ndarray)
-            kind = self._types[type(leaf)] = "array" if is_array else "number" if isinstance(leaf, int | float) else ""
-        if kind == "array":
-            return self._array(leaf)
-        return (self._numbers.get((type(leaf), leaf)) or self._number(leaf)) if kind == "number" else 0
-
-    def _number(self, leaf: Any) -> int:
-        self._numbers[type(leaf), leaf] = found = self._next()
-        self.arrays[found] = NO_ARRAY
-        return found
-
-    def _array(self, leaf: Any) -> int:
-        key, serial = id(leaf), self._next()
+        if isinstance(leaf, int | float):
+            key = type(leaf), leaf
+            if key not in self._numbers:
+                self._numbers[key] = self._next()
+                self.arrays[self._numbers[key]] = NO_ARRAY
+            return self._numbers[key]
+        place, serial = id(leaf), self._next()
 
         def forget(reference: weakref.ref[Any]) -> None:
             self.died[serial] = len(self.events)
-            if self._known.get(key, (0,))[0] == serial:
-                del self._known[key]
+            if self._known.get(place, (0,))[0] == serial:
+                del self._known[place]
 
         try:
-            self._known[key] = serial, weakref.ref(leaf, forget)
-        except TypeError:  # tracers of some kinds
+            self.arrays[serial] = ArrayFacts(leaf.nbytes, getattr(leaf, "sharding", None))
+            self._known[place] = serial, weakref.ref(leaf, forget)
+        except (AttributeError, TypeError):  # neither an array nor a number, or without weak references
             return 0
-        self.arrays[serial] = ArrayFacts(leaf.nbytes, getattr(leaf, "sharding", None))
         return serial
 
 
@@ -319,10 +305,8 @@ class CallLine:
     function: int
     where: str
     events: Sequence[Event]
-    depths: Mapping[int, int]
-    """By the `id` of each event: how many calls in a row its arguments came from."""
-    rows: Mapping[int, int]
-    """The same, counting calls of the same function only."""
+    depths: Sequence[tuple[int, int]]
+    """How many calls in a row the arguments of each came from: calls of any function, and of the same one."""
 
     @property
     def name(self) -> str:
@@ -353,8 +337,8 @@ class CallLine:
 
         A model that is evaluated after each step has as many levels as there are steps.
         """
-        longest = max((self.rows.get(id(event), 0) for event in self.events), default=0) + 1
-        return max(longest, len({self.depths.get(id(event), 0) for event in self.events}))
+        levels, rows = zip(*self.depths, strict=True)
+        return max(max(rows) + 1, len(set(levels)))
 
     @cached_property
     def fresh_bytes(self) -> int:
@@ -378,30 +362,30 @@ class CallLine:
 
 def call_lines(log: Log) -> list[CallLine]:
     """The line that calls most often first."""
-    depths, rows = _depths(log)
+    depths = _depths(log)
     groups = group_by(log.of("call"), lambda event: (event.function, event.where))
-    lines = [CallLine(log, f, where, events, depths, rows) for (f, where), events in groups.items() if f]
-    return sorted(lines, key=lambda line: -line.count)
+    lines = [CallLine(log, f, at, events, [depths[id(one)] for one in events]) for (f, at), events in groups.items()]
+    return sorted((line for line in lines if line.function), key=lambda line: -line.count)
 
 
-def _depths(log: Log) -> tuple[dict[int, int], dict[int, int]]:
-    """Counts the calls in a row that the arguments of each call came from: calls of any function, and of the same
+def _depths(log: Log) -> dict[int, tuple[int, int]]:
+    """By the `id` of each call: how many calls in a row its arguments came from, of any function and of the same
     one."""
     behind: dict[int, Mapping[int, int]] = {}
-    depths, rows = dict[int, int](), dict[int, int]()
+    depths = dict[int, tuple[int, int]]()
     for event in log.of("call", "operation"):
         sources = {id(one): one for serial in event.reads if (one := behind.get(serial))}.values()
         found = dict[int, int]()
         for function, n in (pair for source in sources for pair in source.items()):
             found[function] = max(n, found.get(function, 0))
         if event.kind == "call":
-            depths[id(event)] = max(found.values(), default=0)
-            rows[id(event)] = found.get(event.function, 0)
-            found[event.function] = found.get(event.function, 0) + 1
+            own = found.get(event.function, 0)
+            depths[id(event)] = max(found.values(), default=0), own
+            found[event.function] = own + 1
         # A result that is also an argument, such as weights that flax.nnx returns, does not come from this call.
         given = set(event.reads)
         behind.update(dict.fromkeys((one for one in event.makes if one and one not in given), found) if found else {})
-    return depths, rows
+    return depths
 
 
 def pairs_of(log: Log, function: int) -> Iterator[tuple[Event, Event, int]]:
@@ -443,30 +427,30 @@ class FunctionUse:
 
 
 def use_of(log: Log, function: int) -> FunctionUse:
-    held: set[int] | None = None
-    repeated: set[int] | None = None
-    carried: set[tuple[int, int]] | None = None
-    n = 0
-    for old, new, at in pairs_of(log, function):
-        n += 1
-        held = _meet(held, {i for i, one in enumerate(old.reads) if _is_alive(log, one, at)})
-        repeated = _meet(
-            repeated, {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0}
-        )
-        made = {one: j for j, one in enumerate(old.makes) if one}
-        carried = _meet(carried, {(i, made[one]) for i, one in enumerate(new.reads) if one in made})
+    pairs = list(pairs_of(log, function))
+    held = _common({i for i, one in enumerate(old.reads) if _is_alive(log, one, at)} for old, _, at in pairs)
+    repeated = _common(
+        {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0} for old, new, _ in pairs
+    )
+    carried = _common(_carried(old, new) for old, new, _ in pairs)
     wide = group_by(log.of("wide"), lambda event: event.by)
     return FunctionUse(
-        frozenset(held or ()),
-        frozenset(repeated or ()) if n > 1 else frozenset(),
-        Carried(n, tuple(sorted(carried or ()))),
+        frozenset(held),
+        frozenset(repeated) if len(pairs) > 1 else frozenset(),
+        Carried(len(pairs), tuple(sorted(carried))),
         most_common([event.where for event in log.of("call") if event.function == function]),
         {spec: tuple(sorted({event.where for event in one})) for spec, one in wide.items()},
     )
 
 
-def _meet(before: set[T] | None, now: set[T]) -> set[T]:
-    return now if before is None else before & now
+def _carried(old: Event, new: Event) -> set[tuple[int, int]]:
+    made = {one: j for j, one in enumerate(old.makes) if one}
+    return {(i, made[one]) for i, one in enumerate(new.reads) if one in made}
+
+
+def _common(sets: Iterator[set[T]]) -> set[T]:
+    """The elements that all sets have; empty without any set."""
+    return reduce(set.intersection, sets, next(sets, set()))
 
 
 def _is_alive(log: Log, serial: int, at: int) -> bool:

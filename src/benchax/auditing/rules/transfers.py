@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.hooks import LostDigits, find_lost_digits
+from benchax.auditing.recorder.hooks import find_lost_digits
 from benchax.auditing.recorder.log import Event, HostLine, WaitLine, host_lines, wait_lines
 from benchax.auditing.rule import Gain, Match, NotApplicable, grade, list_some, rule, try_variant
 from benchax.auditing.syntax import (
@@ -37,10 +37,9 @@ from benchax.grouping import group_by
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fit, make_inputs, static_arguments
 from benchax.measuring.program import program_of
-from benchax.results.audit import Where
 from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.source_files import without_folders
-from benchax.specs import short_dtype, spec_of
+from benchax.specs import spec_of
 from benchax.static_leaves import reveal
 from benchax.units import count, percent, seconds, size
 from benchax.watching.transfers import watch_transfers
@@ -327,22 +326,13 @@ def rounded_inputs(e: Evidence) -> Iterable[Match]:
     if not arrays:
         raise NotApplicable("no input is a NumPy array")
     lost = (find_lost_digits(array, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
-    yield from (_rounded(one) for one in lost if one)
+    yield from (Match(one.title, one.sentences) for one in lost if one)
 
 
 @rounded_inputs.in_program
 def _rounded_in_program(e: ProgramEvidence) -> Iterable[Match]:
     for event in {event.where: event for event in e.log.of("rounded")}.values():
-        yield _rounded(event.note, where_of(event.where))
-
-
-def _rounded(lost: LostDigits, where: Where | None = None) -> Match:
-    before, after = short_dtype(lost.from_dtype), short_dtype(lost.to_dtype)
-    if lost.to_dtype.startswith("int"):
-        title = f"numbers in {before} wrap around in {after}"
-    else:
-        title = f"{lost.distinct} different numbers in {before} are {lost.left} in {after}"
-    return Match(title, lost.sentences, where=where)
+        yield Match(event.note.title, event.note.sentences, where=where_of(event.where))
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------
