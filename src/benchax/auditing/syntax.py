@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import linecache
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 from benchax.errors import NotMeasured
 from benchax.results.audit import Where
 from benchax.source_files import is_typed
+from benchax.watching.watch import unwrap
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Repeat = Loop | ast.Call
@@ -66,23 +66,26 @@ def where_of(text: str | None) -> Where | None:
     return file if is_typed(file) else str(Path(file).absolute()), int(line)
 
 
+def around(tree: ast.AST, line: int, kinds: Any) -> list[Any]:
+    """Nodes of these kinds that have this line, innermost first."""
+    found = [node for node in ast.walk(tree) if isinstance(node, kinds) and holds(node, line)]
+    return sorted(found, key=lambda node: (node.end_lineno - node.lineno, -node.lineno))
+
+
 def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
     """The shortest loop or comprehension that has this line, its head included."""
-    around = [node for node in ast.walk(tree) if isinstance(node, Loop) and holds(node, line)]
-    return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    return next(iter(around(tree, line, Loop)), None)
 
 
 def innermost_repeat(tree: ast.AST, line: int) -> Repeat | None:
     """The shortest loop, comprehension, or call of `map` or of one of `FOLDS` that has this line."""
-    found = [innermost_loop(tree, line), *(call for call in calls(tree, "map", *FOLDS) if _repeats(call, line))]
-    around = [node for node in found if node is not None]
-    return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    return next((node for node in around(tree, line, Repeat) if not isinstance(node, ast.Call) or _repeats(node)), None)
 
 
-def _repeats(call: ast.Call, line: int) -> bool:
+def _repeats(call: ast.Call) -> bool:
     # jax.tree.map and jax.lax.map are different functions.
-    is_own = isinstance(call.func, ast.Name) or callee_name(call) in FOLDS
-    return is_own and len(call.args) > 1 and holds(call, line)
+    is_own_map = isinstance(call.func, ast.Name) and call.func.id == "map"
+    return len(call.args) > 1 and (is_own_map or callee_name(call) in FOLDS)
 
 
 def carried_names(loop: Repeat) -> set[str]:
@@ -118,9 +121,7 @@ def _reads_before(nodes: Sequence[ast.AST], name: str, given: ast.Assign) -> boo
 
 def loops_around(tree: ast.AST, line: int) -> list[Loop]:
     """All loops that have this line, within the innermost function that has it."""
-    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, line)]
-    scope = max(around, key=lambda node: node.lineno, default=tree)
-    return [node for node in ast.walk(scope) if isinstance(node, Loop) and holds(node, line)]
+    return around(next(iter(around(tree, line, ast.FunctionDef)), tree), line, Loop)
 
 
 def holds(node: ast.AST, line: int) -> bool:
@@ -140,12 +141,6 @@ def def_of(tree: ast.AST | None, first_line: int) -> Function | None:
     """The function whose code begins at this line, as Python counts: decorators belong to it."""
     nodes = ast.walk(tree) if tree is not None else ()
     return next((node for node in nodes if isinstance(node, Function) and _first_line(node) == first_line), None)
-
-
-def scopes_around(tree: ast.AST, line: int) -> list[Function]:
-    """Functions that have this line, innermost first."""
-    around = [node for node in ast.walk(tree) if isinstance(node, Function) and holds(node, line)]
-    return sorted(around, key=lambda node: -node.lineno)
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -178,10 +173,6 @@ def passed_functions(tree: ast.AST, arguments: Sequence[ast.expr]) -> Iterator[a
         found = argument if isinstance(argument, ast.Lambda) else functions.get(path_of(argument))
         if found is not None:
             yield found
-
-
-def calls_on(tree: ast.AST, line: int) -> Iterator[ast.Call]:
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, line))
 
 
 def jits_of_new_functions(tree: ast.AST) -> Iterator[ast.Call]:
@@ -233,18 +224,11 @@ def check_readable(fn: Callable[..., Any]) -> None:
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:
     """The code of the user's own function, under partials, jits, methods and callable objects."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
     try:
-        fn = inspect.unwrap(fn)
+        plain, _ = unwrap(fn)
     except ValueError:  # wraps itself
         return None
-    if isinstance(fn, functools.partial):
-        return code_of(fn)
-    fn = getattr(fn, "__func__", fn)
-    if not hasattr(fn, "__code__"):
-        fn = type(fn).__call__
-    code = getattr(fn, "__code__", None)
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
@@ -277,11 +261,7 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
     tree = readable(file)
     if not names:
         return []
-    given = [
-        arg
-        for call in sorted(calls_on(tree, line), key=lambda node: (node.end_lineno or 0) - node.lineno)
-        for arg in _arguments(tree, call, function, names[0])
-    ]
+    given = [arg for call in around(tree, line, ast.Call) for arg in _arguments(tree, call, function, names[0])]
     # The name of a part is the best clue: `ema=…` or `.ema = …` sets state.ema, and a dict sets batch["x"].
     lines = [
         line for name in reversed(names[1:]) for line in _lines_that_set(tree, name, is_key=f".{name}" not in path)
@@ -320,8 +300,8 @@ def jitted_around(called: Where | None, defined: Where | None, function: str) ->
     """The lines that jit a new function in the loops and functions around a call, or that make the function."""
     file, at = called or NOWHERE
     tree = readable(file)
-    around = [*loops_around(tree, at), *scopes_around(tree, at)]
-    found = next((jits for node in around if (jits := list(jits_of_new_functions(node)))), [])
+    nodes = [*loops_around(tree, at), *around(tree, at, Function)]
+    found = next((jits for node in nodes if (jits := list(jits_of_new_functions(node)))), [])
     if found:
         return [("jitted here", (file, line)) for line in _nearest([call.lineno for call in found], 0)]
     jits = jitted_at(defined, function)
@@ -357,7 +337,7 @@ def _names_in(node: ast.AST) -> list[str]:
 
 def _values_of(tree: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
     """Values of a name or attribute in the functions around a line and in the module, and results of a function."""
-    scopes = [*scopes_around(tree, line), tree]
+    scopes = [*around(tree, line, Function), tree]
     found = next((values for scope in scopes if (values := list(_given(scope, name)))), [])
     yield from found
     for scope in scopes:
@@ -430,7 +410,7 @@ def callers_of(line: Where | None, label: str = "called here") -> list[Place]:
     """The lines of loops that call the function around a line."""
     file, near = line or NOWHERE
     tree = readable(file)
-    names = [scope.name for scope in scopes_around(tree, near) if isinstance(scope, ast.FunctionDef)]
+    names = [scope.name for scope in around(tree, near, ast.FunctionDef)]
     if loops_around(tree, near):
         return []
     found = [call.lineno for call in calls(tree, *names[:1]) if loops_around(tree, call.lineno)]

@@ -39,11 +39,12 @@ from benchax.auditing.rule import (
 from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.transfers import intervals
 from benchax.auditing.syntax import (
+    Function,
     Loop,
     Place,
+    around,
     callee_name,
     calls,
-    calls_on,
     check_readable,
     code_of,
     holds,
@@ -51,7 +52,6 @@ from benchax.auditing.syntax import (
     kind_of,
     path_of,
     readable,
-    scopes_around,
     tree_of,
     where_of,
 )
@@ -76,7 +76,7 @@ Assigned = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
 
 def loop_around(tree: ast.AST, line: int) -> Loop | None:
     """The innermost loop around a line, within its function."""
-    loop, scopes = innermost_loop(tree, line), scopes_around(tree, line)
+    loop, scopes = innermost_loop(tree, line), around(tree, line, Function)
     return loop if loop is not None and (not scopes or holds(scopes[0], loop.lineno)) else None
 
 
@@ -85,7 +85,7 @@ def needs_own_result(tree: ast.AST, line: int, name: str) -> bool:
     call's earlier result. For a function without a loop, such as a method that acts, its calls are checked instead."""
     if (loop := loop_around(tree, line)) is not None:
         return _is_fed_back(tree, loop, line, name)
-    scope = next((one for one in scopes_around(tree, line) if isinstance(one, ast.FunctionDef)), None)
+    scope = next(iter(around(tree, line, ast.FunctionDef)), None)
     if scope is None:
         return False
     outside = (call.lineno for call in calls(tree, scope.name) if not holds(scope, call.lineno))
@@ -95,9 +95,9 @@ def needs_own_result(tree: ast.AST, line: int, name: str) -> bool:
 def _is_fed_back(tree: ast.AST, loop: ast.AST, line: int, name: str) -> bool:
     if not isinstance(loop, ast.For | ast.While):
         return False
-    made, on_line = set[str](), list(calls_on(loop, line))
+    made, on_line = set[str](), around(loop, line, ast.Call)
     # A function can be called through another name.
-    asked = [call for call in on_line if callee_name(call) == name] or on_line[:1]
+    asked = [call for call in on_line if callee_name(call) == name] or on_line[-1:]
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     others = {"", *(alias.asname or alias.name for node in imports for alias in node.names)}
     while (more := set(_made_of(loop, asked, made)) - others) - made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, is_nan
 from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
 from benchax.auditing.rules.gradients import SINGULAR, bad_wheres
-from benchax.auditing.syntax import calls_on, tree_of, where_of
+from benchax.auditing.syntax import around, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.program.evaluate import bind, evaluate, look_up
 from benchax.program.index import ELEMENTWISE, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value
@@ -491,7 +492,7 @@ def _says_mode(op: TracedOp) -> bool:
     tree = tree_of(where[0]) if where is not None and owner_of(where[0]) == "user" else None
     if where is None or tree is None:
         return True
-    return any(keyword.arg == "mode" for call in calls_on(tree, where[1]) for keyword in call.keywords)
+    return any(keyword.arg == "mode" for call in around(tree, where[1], ast.Call) for keyword in call.keywords)
 
 
 @rule("out-of-bounds-index", "are indices within their axes?", "warning", traced=True)
