@@ -223,7 +223,7 @@ def test_a_site_says_how_many_pages_were_written(benchax: Benchax, project: Path
     third = benchax("site")
 
     assert (first.code, first.out) == (0, "")
-    assert first.err == "site/index.html: 4 of 4 pages of cases written, 24 of 24 versions, 11 other files\n"
+    assert first.err == "site/index.html: 4 of 4 pages of cases written, 24 of 24 versions, 10 other files\n"
     assert second.err == "site/index.html: 0 of 4 pages of cases written, 0 of 24 versions, 0 other files\n"
     assert third.err == "site/index.html: 1 of 4 pages of cases written, 1 of 24 versions, 2 other files\n"
 

@@ -19,9 +19,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchax.errors import UsageError
 from benchax.grouping import group_by
@@ -85,41 +85,29 @@ def merge(old: str, new: str) -> str:
 # ---- benchmarks and their grids ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AsvGrid:
+class AsvGrid(NamedTuple):
     """The parameters of one benchmark. asv wants all values as texts."""
 
     names: tuple[str, ...]
-    values: tuple[tuple[str, ...], ...]
-    """The values of each parameter."""
-    is_joined: bool = False
-    """The combinations that there are make one axis."""
-
-    @property
-    def axes(self) -> tuple[list[str], list[list[str]]]:
-        """(names, values), as asv has them."""
-        if self.is_joined:
-            return [", ".join(self.names)], [[", ".join(combination) for combination in self.values]]
-        return list(self.names), [list(values) for values in self.values]
-
-    @property
-    def cells(self) -> list[tuple[str, ...]]:
-        """Combinations in asv's order: the last parameter varies fastest."""
-        return list(self.values) if self.is_joined else list(itertools.product(*self.values))
-
-    def cell(self, case: CaseId) -> tuple[str, ...]:
-        """Where `case` belongs."""
-        params = dict(case.params)
-        return tuple(_text(params[name]) if name in params else ABSENT for name in self.names)
+    axes: tuple[list[str], list[list[str]]]
+    """(names, values), as asv has them. If the grid is sparse, the combinations that there are make one axis."""
+    cells: list[tuple[str, ...]]
+    """Combinations in asv's order: the last parameter varies fastest."""
 
 
 def grid_of(cases: Sequence[CaseId]) -> AsvGrid:
     names = tuple(dict.fromkeys(key for case in cases for key, _ in case.params))
-    combinations = [AsvGrid(names, ()).cell(case) for case in cases]
-    values = tuple(tuple(dict.fromkeys(column)) for column in zip(*combinations, strict=True))
+    there = [_cell(case, names) for case in cases]
+    values = [list(dict.fromkeys(column)) for column in zip(*there, strict=True)]
     if math.prod(map(len, values)) > SPARSE * len(cases):
-        return AsvGrid(names, tuple(combinations), is_joined=True)
-    return AsvGrid(names, values)
+        return AsvGrid(names, ([", ".join(names)], [list(map(", ".join, there))]), there)
+    return AsvGrid(names, (list(names), values), list(itertools.product(*values)))
+
+
+def _cell(case: CaseId, names: Sequence[str]) -> tuple[str, ...]:
+    """Where `case` belongs."""
+    params = dict(case.params)
+    return tuple(_text(params[name]) if name in params else ABSENT for name in names)
 
 
 def _text(value: Any) -> str:
@@ -185,7 +173,7 @@ def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms
 
 def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
     """Returns the values that asv keeps for one benchmark, in the order of COLUMNS."""
-    there = {grid.cell(entry.m.case): entry for entry in group}
+    there = {_cell(entry.m.case, grid.names): entry for entry in group}
     found = [there.get(cell) for cell in grid.cells]
     stats = [_stats(entry) if entry else {} for entry in found]
     when = datetime.fromisoformat(group[0].m.started_at)

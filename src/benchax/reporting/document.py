@@ -26,6 +26,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from benchax.json_values import decode_value, encode_value
@@ -401,14 +402,11 @@ class Chart:
 
 def describe_value(value: float, quantity: Quantity, digits: int = 3) -> str:
     """As it stands at a tick: 20 µs; 1.00 MiB; +5 %."""
-    if quantity == "seconds":
-        return seconds(value, digits)
-    if quantity == "bytes":
-        return size(value, digits)
     if quantity == "change":
         share = round(100 * (value - 1), 3)
         return f"{'+' if share > 0 else ''}{share:g} %"
-    return count(value, "FLOP" if quantity == "flop" else "", digits)
+    write = {"seconds": seconds, "bytes": size, "flop": partial(count, what="FLOP")}.get(quantity, count)
+    return write(value, digits=digits)
 
 
 # Builds trees from paths: the parts of a whole, each with its place.

@@ -457,21 +457,16 @@ def to_junit(found: Sequence[ExportedCase]) -> str:
     <failure>. `time` is the median in seconds per call, and is omitted if there is no median. XML 1.0 cannot hold most
     control characters, not even escaped: they are written as \\x1b, and a lone half of a surrogate pair as \\ud800.
     """
-    root = Element("testsuites", name="benchax")
-    suite = SubElement(root, "testsuite", name="benchax")
-    env = common_environment([entry.m for entry in found])
-    if "host" in env:
-        suite.set("hostname", spell_for_xml(env["host"]))
-    if found:
-        # JUnit's schema has no time zone; ours is UTC.
-        suite.set("timestamp", spell_for_xml(min(entry.m.started_at for entry in found)[:19]))
+    host = common_environment([entry.m for entry in found]).get("host")
+    # JUnit's schema has no time zone; ours is UTC.
+    started_at = min((entry.m.started_at[:19] for entry in found), default=None)
+    about = {name: spell_for_xml(text) for name, text in (("hostname", host), ("timestamp", started_at)) if text}
     cases = [_case(entry) for entry in found]
-    suite.extend(cases)
     tags = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    counts = {name: sum(case.find(tag) is not None for case in cases) for name, tag in tags.items()}
-    for name, n in ({"tests": len(cases)} | counts).items():
-        suite.set(name, str(n))
-        root.set(name, str(n))
+    counts = {name: str(sum(case.find(tag) is not None for case in cases)) for name, tag in tags.items()}
+    name, totals = {"name": "benchax"}, {"tests": str(len(cases))} | counts
+    root = Element("testsuites", name | totals)
+    SubElement(root, "testsuite", name | about | totals).extend(cases)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

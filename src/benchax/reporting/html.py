@@ -358,9 +358,8 @@ class Shared:
     """Before the content: links to the other pages."""
     below: Markup = EMPTY
     """At the end of the content."""
-    styles: tuple[str, ...] = ()
-    """Files, as seen from the page; they come after those of all pages."""
     scripts: tuple[str, ...] = ()
+    """Files, as seen from the page; they come after those of all pages."""
 
 
 def render_page(title: str, documents: Sequence[Document], shared: Shared | None = None) -> str:
@@ -384,7 +383,7 @@ def render_page(title: str, documents: Sequence[Document], shared: Shared | None
         scripts = [element("script", Markup(asset_text(name))) for name in names]
     else:
         script_src = style_src = "'self' file:"
-        styles = [begin("link", rel="stylesheet", href=file) for file in (f"{shared.folder}/{STYLE}", *shared.styles)]
+        styles = [begin("link", rel="stylesheet", href=f"{shared.folder}/{STYLE}")]
         files = (*(f"{shared.folder}/{name}" for name in names), *shared.scripts)
         scripts = [element("script", src=file) for file in files]
     return _read(FRAME).format(
@@ -410,7 +409,7 @@ def _render_part(part: Document, id: str, is_open: bool) -> Markup:
 
 
 def asset_text(name: str) -> str:
-    """The text of one of `ASSETS`, or of the licence of the chart library."""
+    """The text of one of `ASSETS`, of the script of a site, or of the licence of the chart library."""
     return "\n".join(map(_read, SCRIPTS)) if name == "page.js" else _read(name)
 
 

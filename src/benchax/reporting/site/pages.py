@@ -513,6 +513,7 @@ def render_index(
     return f"benchaxIndex({json.dumps(index, separators=(',', ':'))});\n"
 
 
+SCRIPT = "site.js"
 PAGES = (("index.html", "Changes"), ("cases.html", "All cases"), ("compare.html", "Compare"), ("feed.xml", "Feed"))
 
 
@@ -523,4 +524,4 @@ def frame(up: str = "", here: str = "", below: Markup = EMPTY, scripts: tuple[st
     """
     links = (element("a", text, href=up + file, aria_current="page" if file == here else "") for file, text in PAGES)
     above = element("nav", *links, aria_label="Site", css_class="site")
-    return Shared(f"{up}assets", above, below, (f"{up}assets/site.css",), (f"{up}assets/site.js", *scripts))
+    return Shared(f"{up}assets", above, below, (f"{up}assets/{SCRIPT}", *scripts))

@@ -20,7 +20,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -165,7 +164,6 @@ def _date(date: str) -> str:
 
 
 LICENCE = "echarts-LICENSES.txt"
-OWN_ASSETS = ("site.css", "site.js")
 LOCK = ".site-lock"
 FILE = "site.json"
 PAGE = 50
@@ -280,9 +278,7 @@ class _Publishing:
 
     def _make_others(self) -> Iterator[tuple[str, str]]:
         """Yields the names and texts of the files that are about no single case or version."""
-        yield from ((f"assets/{name}", asset_text(name)) for name in (*ASSETS, LICENCE))
-        own = files("benchax.reporting.site") / "assets"
-        yield from ((f"assets/{name}", (own / name).read_text(encoding="utf-8")) for name in OWN_ASSETS)
+        yield from ((f"assets/{name}", asset_text(name)) for name in (*ASSETS, pages.SCRIPT, LICENCE))
         environments = {key: pages.name_environment(facts) for key, facts in self.environments.items()}
         overview = pages.overview(self.cases, environments)
         yield "index.html", _render_page("index.html", "Benchmarks: what changed lately", overview)
