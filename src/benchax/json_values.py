@@ -87,16 +87,16 @@ def converter(hint: Any) -> Converter:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return Converter(_encode_any, _decode_any)
-    if hint is types.NoneType:
-        return _literal((None,))
+    if hint is types.NoneType or origin is Literal:
+        permitted = arguments or (None,)
+        return _scalar(permitted.__contains__, f"one of: {', '.join(map(str, permitted))}")
     if hint is Json:
         return _left(dict)
     if hint in _SCALARS:
-        return _scalar(hint)
+        kinds = _SCALARS[hint]
+        return _scalar(lambda value: type(value) in kinds, f"a value of type {hint.__name__}", kinds)
     if dataclasses.is_dataclass(hint):
         return _dataclass(cast(type, hint))
-    if origin is Literal:
-        return _literal(arguments)
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     if origin is tuple:
@@ -225,22 +225,6 @@ def _optional(hints: tuple[Any, ...]) -> Converter:
     return Converter(encode_optional, decode_optional, plain | {types.NoneType})
 
 
-def _literal(permitted: tuple[Any, ...]) -> Converter:
-    expected = f"one of: {', '.join(map(str, permitted))}"
-
-    def encode(value: Any) -> Any:
-        if value not in permitted:
-            raise TypeError(f"{quote(value)} is not {expected}")
-        return value
-
-    def decode(json_value: Any) -> Any:
-        if json_value not in permitted:
-            raise Mismatch(json_value, expected)
-        return json_value
-
-    return Converter(encode, decode)
-
-
 def _decode_at(step: str, converter: Converter, json_value: Any) -> Any:
     try:
         return converter.decode(json_value)
@@ -263,22 +247,20 @@ _EXACT = frozenset({str, bool, int, float, type(None)})
 _HEXADECIMAL = re.compile("-?0x[0-9a-f]+")
 
 
-def _scalar(hint: type) -> Converter:
-    permitted, expected = _SCALARS[hint], f"a value of type {hint.__name__}"
-
+def _scalar(is_permitted: Callable[[Any], bool], expected: str, plain: tuple[type, ...] = ()) -> Converter:
     def encode(value: Any) -> Any:
-        plain = _python_scalar(value)
-        if type(plain) not in permitted:
+        found = _python_scalar(value)
+        if not is_permitted(found):
             raise TypeError(f"{quote(value)} is not {expected}")
-        return _encode_any(plain)
+        return _encode_any(found)
 
     def decode(json_value: Any) -> Any:
         value = _decode_any(json_value)
-        if type(value) not in permitted:
+        if not is_permitted(value):
             raise Mismatch(json_value, expected)
         return value
 
-    return Converter(encode, decode, frozenset(permitted))
+    return Converter(encode, decode, frozenset(plain))
 
 
 def _python_scalar(value: Any) -> Any:

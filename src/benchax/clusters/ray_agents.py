@@ -53,7 +53,7 @@ from benchax.workers.pickling import SENT_FROM, Sealed, seal
 from benchax.workers.pool import Pool
 from benchax.workers.ranks import BY_HAND, free_port, rank_pool
 from benchax.workers.task import CallLimits, Say, limit_stages, task
-from benchax.workers.worker import PLAIN, import_paths
+from benchax.workers.worker import import_paths
 
 LATE_S = 30.0
 """Nodes that are not ready this long after the first one join later."""
@@ -196,11 +196,7 @@ class _OnRay(ABC):
         places = list_places(self.ray)
         if not places:
             raise UsageError("the Ray cluster has no node with a CPU", "at least one node to measure on")
-        settings = {
-            name: value
-            for name, value in jax_settings().items()
-            if isinstance(value, PLAIN) and name != "jax_compilation_cache_dir"
-        }
+        settings = {name: value for name, value in jax_settings().items() if name != "jax_compilation_cache_dir"}
         self.sent = folders_to_send(self.folder), settings, str(self.folder.resolve())
         return places
 
