@@ -1,11 +1,19 @@
-"""Files that are written whole or not at all: a full disk, or a second writer, leaves what was there before."""
+"""Files that are written whole or not at all, and by one process at a time.
+
+A full disk, or a second writer, leaves what was there before.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import suppress
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
+
+from benchax.errors import StoreError
 
 
 def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -> None:
@@ -65,3 +73,95 @@ def _mode_of(file: Path) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+# ---- one writer at a time, for a file that is itself the lock, among all processes of a machine ----------------------
+#
+# Waiting happens in the kernel: a poll every few milliseconds would disturb what others measure. A process that dies
+# gives its lock back. Writers that replace the file (write another one, rename it) are noticed: who waited for the old
+# one takes the lock of the new one.
+
+
+WAIT_S = 60.0
+"""How long a writer waits for others."""
+
+
+@contextmanager
+def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
+    """Opens the file to read and write, makes it if it is not there, and yields its descriptor with the lock held.
+
+    Args:
+        where: what is to be written, as an error tells it; default: that file.
+
+    Raises:
+        StoreError: another process has held the lock for WAIT_S.
+        OSError: the file cannot be opened to write.
+    """
+    while True:
+        # Programs that this process starts do not inherit it (PEP 446).
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            wait_for(descriptor, where or str(path), str(path))
+            # Does the path still lead to this open file?
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                yield descriptor
+                return
+        finally:
+            # Unlock explicitly: a child forked in the meantime also has the file open, so closing it here is not
+            # enough.
+            flock(descriptor, LOCK_UN)
+            os.close(descriptor)
+
+
+@contextmanager
+def hold_lock(path: Path) -> Generator[None, None, None]:
+    """Waits until no other process is inside, for as long as that takes. The file is the lock, and stays empty."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        flock(file, LOCK_EX)
+        try:
+            yield
+        finally:
+            # Unlock explicitly: a process started in the meantime also has the file open, so closing it here is not
+            # enough.
+            flock(file, LOCK_UN)
+
+
+def wait_for(descriptor: int, where: str, held: str = "") -> None:
+    """Takes the lock of an open file.
+
+    Args:
+        where: what is to be written, as an error tells it.
+        held: the file that is open; default: that one.
+
+    Raises:
+        StoreError: not within WAIT_S, as when the writer in front was stopped by Ctrl-Z.
+    """
+    if _is_taken(descriptor):
+        return
+    # Lock in a thread, because flock has no timeout, and on a duplicate, because the thread may outlive the wait. The
+    # duplicate gets the lock for both. If the wait is over, closing the duplicate releases it at once.
+    waiting = threading.Thread(target=_queue, args=(os.dup(descriptor),), daemon=True)
+    waiting.start()
+    waiting.join(WAIT_S)
+    if not _is_taken(descriptor):
+        raise StoreError(
+            f"cannot write {where}: another process has been writing for {WAIT_S:.0f} s",
+            hint=f"it may hang or be stopped; see who has {held or where} open (lsof, fuser)",
+        )
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Takes the lock unless another process has it. True again and again for the one that has it."""
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _queue(descriptor: int) -> None:
+    # A failure here repeats in `_is_taken`, which reports it.
+    with suppress(OSError):
+        flock(descriptor, LOCK_EX)
+    os.close(descriptor)

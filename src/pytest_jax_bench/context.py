@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from benchax.store.file_lock import hold_lock
+from benchax.whole_files import hold_lock
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.options import PluginSettings, marker_of
 

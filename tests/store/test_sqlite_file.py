@@ -167,7 +167,7 @@ def test_a_reader_sees_one_state_while_others_write(path: Path) -> None:
 
 
 def test_a_writer_that_hangs_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchax.store.file_lock.WAIT_S", 0.0)
+    monkeypatch.setattr("benchax.whole_files.WAIT_S", 0.0)
     holder = python("store.place.write(lambda c: (print('writing', flush=True), sys.stdin.read()))", path)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "writing\n"

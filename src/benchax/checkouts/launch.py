@@ -36,7 +36,7 @@ import platformdirs
 from benchax.environment import installed
 from benchax.errors import BenchaxError, NotAvailable, UsageError, one_of
 from benchax.model import Version
-from benchax.store.file_lock import hold_lock
+from benchax.whole_files import hold_lock
 
 _BOOT = """
 import json, os, site, sys

@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError, StoreError
 from benchax.model import Program
-from benchax.store.file_lock import WAIT_S, only_writer
 from benchax.store.schema import (
     UNLESS_THERE,
     Connection,
@@ -39,7 +38,7 @@ from benchax.store.schema import (
     read_record,
 )
 from benchax.units import plural
-from benchax.whole_files import hide_from_git
+from benchax.whole_files import WAIT_S, hide_from_git, only_writer
 
 T = TypeVar("T")
 

@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchax.errors import FormatError, StoreError
-from benchax.store.file_lock import only_writer
-from benchax.whole_files import write_whole
+from benchax.whole_files import only_writer, write_whole
 from pytest_jax_bench.csv.lines import (
     BEGUN_BY_0_5,
     COLUMNS,

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from benchax import whole_files
 from benchax.errors import StoreError
-from benchax.store import file_lock
 from pytest_jax_bench.csv.files import append, read
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -108,7 +108,7 @@ def test_a_reader_meets_only_whole_rows(path: Path, add: Add) -> None:
 
 def test_a_writer_that_hangs_is_named(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     add(tag="a")
-    monkeypatch.setattr(file_lock, "WAIT_S", 0.0)
+    monkeypatch.setattr(whole_files, "WAIT_S", 0.0)
 
     with path.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -42,8 +42,8 @@ from benchax.store.comparisons import (
     read_timeline,
 )
 from benchax.store.database import DatabaseStore
-from benchax.store.file_lock import only_writer
 from benchax.store.schema import Row
+from benchax.whole_files import only_writer
 
 T = TypeVar("T")
 R = TypeVar("R")
