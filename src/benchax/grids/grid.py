@@ -395,8 +395,7 @@ class GridRun:
                 for group in self.dispatcher.groups():
                     self._store([self._finish(ended.item, ended.outcome) for ended in group])
         except KeyboardInterrupt:
-            running = list(self.dispatcher.running.values())
-            self._account("interrupted", "Ctrl-C came while it was measured", running)
+            self._account("interrupted", "Ctrl-C came while it was measured", self.attempts)
             self._account("not_run", "the run was interrupted before it", self.spec.cells)
             raise
         if self.dispatcher.lost:
@@ -529,7 +528,7 @@ class GridRun:
             return Absent("agreement", f"there are no outputs of {reference} to compare with: {why}")
         return tuple(agreement(a, b) for a, b in zip(outputs, other.outputs, strict=True))
 
-    def _account(self, kind: Any, why: str, left: Sequence[Key]) -> None:
+    def _account(self, kind: Any, why: str, left: Iterable[Key]) -> None:
         """Cells without a turn: in the result, not in the store, so that `resume` finds them missing."""
         for key in left:
             if key not in self.cells:
