@@ -164,6 +164,16 @@ def test_no_combination_of_one() -> None:
     assert [remark.message for remark in found.remarks] == ["there is no combination: only donate can be on"]
 
 
+def test_arguments_are_chosen_by_name_in_a_combination_too() -> None:
+    def step(w: jax.Array, x: jax.Array) -> jax.Array:
+        return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+
+    names, given = ["highest", "unroll", "remat", "donate"], {"donate": "w"}
+    found = tried(step, "f32[4,4]", "f32[2,4]", variants=names, given=given, combine=True)
+
+    assert (found.rows[-1].title, found.remarks) == ("highest + remat + donate", ())
+
+
 def test_float64_is_on_for_both_sides_and_off_again() -> None:
     lab = ScriptedLab()
 

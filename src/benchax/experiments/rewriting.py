@@ -50,6 +50,11 @@ class Rewritten:
     change: Change
     enters_loops: bool = False
 
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """Its arguments keep their names, by which others are chosen in a combination."""
+        return self.fn
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return run_traced(self.fn, args, kwargs, lambda closed, arrays: interpret(closed, arrays, self._apply))
 

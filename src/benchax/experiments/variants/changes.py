@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -133,14 +133,15 @@ def multiply(asked: Asked) -> ChangedCase:
     name = asked.variant.name
     # The coarsest dtype that it permits on any device.
     dtype = "float32" if name == "highest" else "bfloat16"
-    fn = partial(_with_precision, asked.plain.fn, {"tf32": "tensorfloat32"}.get(name, name))
-    return ChangedCase(replace(asked.plain, fn=fn), tolerance=tolerance(dtype))
+    fn, precision = asked.plain.fn, {"tf32": "tensorfloat32"}.get(name, name)
 
+    @wraps(fn, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Only while it is traced: it is part of the program then.
+        with jax.default_matmul_precision(precision):
+            return fn(*args, **kwargs)
 
-def _with_precision(fn: Callable[..., Any], precision: str, *args: Any, **kwargs: Any) -> Any:
-    """Only while it is traced: it is part of the program then."""
-    with jax.default_matmul_precision(precision):
-        return fn(*args, **kwargs)
+    return ChangedCase(replace(asked.plain, fn=call), tolerance=tolerance(dtype))
 
 
 def accumulate_f32(asked: Asked) -> ChangedCase:
@@ -504,4 +505,4 @@ def loops(
 
 def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: WorkerLab) -> Experiment:
     """The loop of `case`, in Python, and its other forms, compared with it."""
-    return compare_ways(BASELINE, PLAIN, case, _ways(case, step, n), lab).experiment(case.id.label)
+    return compare_ways(BASELINE, PLAIN, case, _ways(case, step, n), lab)[0]

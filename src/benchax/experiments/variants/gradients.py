@@ -147,6 +147,10 @@ class WithGradients:
     fn: Callable[..., Any]
     change: GradientChange
 
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return self.fn
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         usual = jax.value_and_grad
 
