@@ -200,8 +200,8 @@ def run_experiment(
         for name, v in variants.items()
         if not v.measures
     }
-    group = compare_ways(BASELINE, "as it is", case, ways, lab)
-    rows = {**group.rows, **unplanned}
+    found, looked = compare_ways(BASELINE, "as it is", case, ways, lab)
+    rows = {row.name: row for row in found.rows} | unplanned
     # If all variants were requested, leave out those that show nothing.
     unasked = {} if was_asked else {name: row for name, row in rows.items() if row.status == "not_available"}
     # These run last: each takes as long as all the others together, and time may be limited. They also run if the
@@ -210,13 +210,13 @@ def run_experiment(
     curves = tuple(one for one in own if isinstance(one, Curve))
     listed = tuple(rows[name] for name in variants if name in rows and name not in unasked)
     listed += tuple(one for one in own if isinstance(one, VariantRow))
-    found = replace(group.experiment(case.id.label), rows=listed, curves=curves)
-    if group.baseline.status == "failed":
+    found = replace(found, rows=listed, curves=curves)
+    if found.baseline.status == "failed":
         if not was_asked:  # nearly all of them have failed of the same, and would say so in as many words again
             found = replace(found, rows=tuple(row for row in listed if row.status == "ok"))
-        advice = group.looked.failures[BASELINE].advice
+        advice = looked.failures[BASELINE].advice
         return replace(found, remarks=(Remark("advice", "info", advice),) if advice else ())
-    remarks = (*about_wrapper, *_of_chaos(group.baseline.errors), *_of_nothing(listed, unasked))
+    remarks = (*about_wrapper, *_of_chaos(found.baseline.errors), *_of_nothing(listed, unasked))
     found = replace(found, remarks=remarks)
     if not combine and not ablation:
         return found

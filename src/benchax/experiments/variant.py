@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 
@@ -174,15 +174,9 @@ class Asked:
         return split_words(usual if self.given is None else self.given)
 
     def halves(self) -> tuple[str, Any]:
-        """Returns (arguments, values). The first is empty without arguments, and the second is None without values.
-
-        Raises:
-            UsageError: a mapping of more or less than one argument.
-        """
+        """Returns (arguments, values). The first is empty without arguments, and the second is None without values."""
         raw = self.given
-        if isinstance(raw, Mapping):
-            if len(raw) != 1:
-                raise self.refusal(repr(raw), "one entry: arguments and their values")
+        if isinstance(raw, Mapping) and len(raw) == 1:
             ((arguments, values),) = raw.items()
             return str(arguments), values
         if not isinstance(raw, str):
@@ -451,20 +445,6 @@ def scientific(value: float) -> str:
 # ---- several rows ---------------------------------------------------------------------------------------------------
 
 
-class VariantGroup(NamedTuple):
-    """A baseline and its variants, looked at and compared. If the baseline failed, only refused ones have rows."""
-
-    baseline: VariantRow
-    rows: dict[str, VariantRow]
-    looked: Study
-
-    def experiment(self, name: str) -> Experiment:
-        """The findings as a result to show."""
-        own = self.looked.seen.get(self.baseline.name)
-        signature, rows = own.signature if own else "", tuple(self.rows.values())
-        return Experiment(name, signature, self.baseline, rows, environment=self.looked.environment)
-
-
 def prepare_ways(ways: Ways[T]) -> tuple[dict[str, T], dict[str, VariantRow]]:
     """Returns (what the ways make, by name, rows of those that cannot be made).
 
@@ -485,16 +465,21 @@ def prepare_ways(ways: Ways[T]) -> tuple[dict[str, T], dict[str, VariantRow]]:
 
 def compare_ways(
     name: str, title: str, case: Case, ways: Ways[ChangedCase], lab: WorkerLab, looks: tuple[int, ...] | None = None
-) -> VariantGroup:
-    """Makes the ways, looks at `case`, the baseline, and at what was made, and compares it with the baseline."""
-    made, refused = prepare_ways(ways)
+) -> tuple[Experiment, Study]:
+    """Makes the ways, looks at `case`, the baseline, and at what was made, and compares it with the baseline. If the
+    baseline fails, only ways that could not be made have rows."""
+    made, rows = prepare_ways(ways)
     changed = {key: replace(one, title=ways[key][0]) for key, one in made.items()}
     looked = lab.study({name: ChangedCase(case), **changed})
-    if name not in looked.seen:
-        return VariantGroup(failed_row(name, title, looked.failures[name]), refused, looked)
-    baseline = seen_row(name, title, looked.seen[name])
-    rows = {**refused, **judge(case, changed, looked, baseline, lab, looks)}
-    return VariantGroup(baseline, {key: rows[key] for key in ways}, looked)
+    own = looked.seen.get(name)
+    if own is None:
+        baseline = failed_row(name, title, looked.failures[name])
+    else:
+        baseline = seen_row(name, title, own)
+        rows |= judge(case, changed, looked, baseline, lab, looks)
+    listed = tuple(rows[key] for key in ways if key in rows)
+    signature = own.signature if own else ""
+    return Experiment(case.id.label, signature, baseline, listed, environment=looked.environment), looked
 
 
 def judge(
@@ -557,10 +542,10 @@ def measure_ways(
     Args:
         facts: the facts of the baseline.
     """
-    baseline, rows, looked = compare_ways(name, title, case, ways, lab, looks)
-    if baseline.status == "failed":
-        return (baseline, *rows.values())
+    found, looked = compare_ways(name, title, case, ways, lab, looks)
+    if found.baseline.status == "failed":
+        return (found.baseline, *found.rows)
     if ways.keys().isdisjoint({*looked.seen, *looked.failures}):
-        return tuple(rows.values())
-    baseline = replace(baseline, facts=facts(looked.seen[name]))
-    return (uncompared(baseline, BASELINE_OF_GROUP, title), *rows.values())
+        return found.rows
+    baseline = replace(found.baseline, facts=facts(looked.seen[name]))
+    return (uncompared(baseline, BASELINE_OF_GROUP, title), *found.rows)
