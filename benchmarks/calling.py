@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 
-@task
 def call(function: Callable[[Say], Any], say: Say) -> np.ndarray:
     """What `function` gives, an array."""
     return function(say)

@@ -60,7 +60,7 @@ def measure(parents: int, forks: int, kernels: list[str]) -> tuple[Ratios, dict[
                     rows[kind].append(one_process(shared, kernels, order))
                     shared.renew()
                 else:
-                    with Pool(start="spawn") as alone:
+                    with Pool() as alone:
                         rows[kind].append(one_process(alone, kernels, order))
                 spent[kind].append(perf_counter() - begun)
         for kind in KINDS:

@@ -7,10 +7,9 @@ from typing import Any
 from benchax.experiments.variants import devices
 from benchax.experiments.variants.devices import DeviceSweep
 from benchax.model import Estimate
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 
-@task
 def try_recorded(argument: Any, say: Say) -> DeviceSweep:
     """In the worker: records each mesh."""
     tried = devices._try_mesh
@@ -19,7 +18,6 @@ def try_recorded(argument: Any, say: Say) -> DeviceSweep:
     return devices.try_meshes(argument, say)
 
 
-@task
 def try_unhindered(argument: Any, say: Say) -> DeviceSweep:
     """In the worker: times each pipeline, even where the machine has too few cores."""
     devices.skip_reason_of = lambda devices, cores, slowdown: ""

@@ -14,7 +14,7 @@ from benchax.grids.result import GridResult
 from benchax.model import Failure
 from benchax.workers.channel import pack, unpack
 from benchax.workers.conversation import Listener, ignore
-from benchax.workers.task import UNLIMITED, A, CallLimits, R, Task
+from benchax.workers.task import UNLIMITED, A, CallLimits, R, Task, hint_of
 
 
 class HerePool:
@@ -64,7 +64,8 @@ class HerePool:
                 raise ending from None
             assert ending is not None
             return ending
-        return unpack([memoryview(section).cast("B") for section in pack(value, task.returns)], task.returns)
+        hint = hint_of(task)
+        return unpack([memoryview(section).cast("B") for section in pack(value, hint)], hint)
 
     @property
     def cells(self) -> list[str]:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchax.json_values import Json
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 
-@task
 def call(function: Callable[[Say], Any], say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
     """A function of a test travels by value, since no other process can import the test."""
     return function(say)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import shlex
 import shutil
 import signal
@@ -125,7 +124,9 @@ def test_all_come_and_hear_of_one_another(first: Membership, beside: ThreadPoolE
     links[1].send(case="f", number=1)
 
     assert other.result().receive() == {"case": "f", "number": 1}
-    assert (links[1].rank, links[1].host) == (1, socket.gethostname())
+    assert (list(links), links[1].host) == ([1], socket.gethostname())
+    links[1].close()
+    other.result().close()
 
 
 def test_who_does_not_come_is_named_and_an_address_where_nobody_listens(
@@ -191,28 +192,23 @@ def test_what_is_no_program_of_ours_is_let_go(first: Membership, beside: ThreadP
 
     assert list(links.result()) == [1]
     assert other.result().host == socket.gethostname()
+    links.result()[1].close()
+    other.result().close()
 
 
-def test_a_link_beats_which_is_no_message_and_one_that_has_ended_or_falls_silent_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ranks, "BEAT_S", 0.01)
+def test_a_link_is_watched_by_the_kernel_and_one_that_has_ended_or_falls_silent_is_lost() -> None:
     mine, theirs = connected()
     here, there = Link(mine), Link(theirs)
-    heard = here.heard_at
-    assert select.select([mine], [], [], 10.0)[0]  # a beat has come
     there.send(over=1)
 
     assert here.receive() == {"over": 1}
-    assert here.heard_at > heard
+    assert mine.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    with pytest.raises(LostContact, match=r"the other host sent nothing for 50\.0 ms"):
+        here.receive(0.05)
     there.close()
     with pytest.raises(LostContact, match="benchax on the other host has ended"):
         here.receive()
     here.close()
-    monkeypatch.setattr(ranks, "SILENCE_S", 0.05)
-    connection, silent = connected()
-    with silent, pytest.raises(LostContact, match=r"the other host sent nothing for 50\.0 ms"):
-        Link(connection).receive()
 
 
 # ---- a case ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from benchax.model import Failure
 from benchax.workers import conversation
 from benchax.workers import pool as pools
 from benchax.workers.pool import Pool, shared_pool
-from benchax.workers.task import task
 
 Say = Callable[..., None]
 
@@ -133,15 +132,13 @@ def test_when_the_zygote_is_killed_that_is_told_and_the_next_job_gets_a_new_one(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("start", "refuses"), [("spawn", False), ("auto", True)])
-def test_workers_that_are_not_forked_do_the_same(start: Any, refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_are_not_forked_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where there is no fork, or where it is refused: too many processes, say."""
-    if refuses:
-        refuse = "import os\ndef refuse(): raise BlockingIOError\nos.fork = refuse\n"
-        monkeypatch.setattr(conversation, "ZYGOTE_BOOT", refuse + conversation.ZYGOTE_BOOT)
-    with Pool(start=start) as one:
+    refuse = "import os\ndef refuse(): raise BlockingIOError\nos.fork = refuse\n"
+    monkeypatch.setattr(conversation, "ZYGOTE_BOOT", refuse + conversation.ZYGOTE_BOOT)
+    with Pool() as one:
         pid = pid_of(one)
-        assert one._ready[0].how == "spawn"
+        assert told(one, lambda: psutil.Process().cmdline()) != psutil.Process(one._keeper.process.pid).cmdline()
         failure = ask(one, lambda say: os._exit(7)).failure
         assert failure.message == "the process ended with exit code 7 in start, without an answer"
         assert pid_of(one) != pid
@@ -199,15 +196,14 @@ def test_the_worker_of_a_call_can_be_chosen_and_stays(pool: Pool) -> None:
     [
         ("no.such_module", "No module named 'no'"),
         ("os", "module 'os' has no attribute 'work'"),
-        ("workers.conftest", "workers.conftest:within isn't a task: put @task before it"),
     ],
 )
 def test_a_task_that_a_worker_does_not_find_is_a_failure(module: str, message: str, pool: Pool) -> None:
     def work(argument: None, say: Say) -> None: ...
 
-    work.__qualname__, work.__module__ = "within" if "conftest" in module else "work", module
+    work.__qualname__, work.__module__ = "work", module
 
-    failure = pool.call(task(work), None)
+    failure = pool.call(work, None)
 
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.stage) == ("error", "start")

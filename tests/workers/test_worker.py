@@ -88,7 +88,7 @@ def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -
     """Their locks would be held for ever in the fork."""
     monkeypatch.setattr(psutil.Process, "num_threads", lambda self: 2)
 
-    assert not worker._can_fork("auto")
+    assert not worker._can_fork()
 
 
 # ---- files of modules ------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from benchax.results.watch import CacheUse, Direction, Transfers, Watch
 from benchax.static_leaves import reveal
 from benchax.watching.watch import watch
 from benchax.workers.pool import shared_pool
-from benchax.workers.task import Say, limit_stages, task
+from benchax.workers.task import Say, limit_stages
 
 # ---- the trial in a worker process ----------------------------------------------------------------------------------
 #
@@ -126,7 +126,6 @@ def try_case(case: Case, seed: int, limit_s: float, tell: Callable[[str], None])
     return TrialCall(way, found)
 
 
-@task
 def call_once(argument: tuple[Case, int], say: Say) -> TrialCall:
     """A `BaseException` that is not an `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
     case, seed = argument

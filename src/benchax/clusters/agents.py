@@ -20,7 +20,7 @@ from benchax.model import Environment, Failure
 from benchax.units import plural
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
-from benchax.workers.task import CallLimits, Say, task
+from benchax.workers.task import CallLimits, Say
 
 
 class NodeCall(Protocol):
@@ -159,7 +159,6 @@ class LocalAgents:
         self._submitted = None
 
 
-@task
 def capture_environment(needed: object, say: Say) -> Environment:
     """Where calls are made, seen from a worker, which has loaded its argument by now."""
     say("environment")

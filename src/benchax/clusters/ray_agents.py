@@ -52,7 +52,7 @@ from benchax.units import plural, seconds
 from benchax.workers.pickling import SENT_FROM, Sealed, seal
 from benchax.workers.pool import Pool
 from benchax.workers.ranks import BY_HAND, free_port, rank_pool
-from benchax.workers.task import CallLimits, Say, limit_stages, task
+from benchax.workers.task import CallLimits, Say, limit_stages
 from benchax.workers.worker import import_paths
 
 LATE_S = 30.0
@@ -503,7 +503,6 @@ class NodeAgent:
         os.environ.update(zip(BY_HAND, (address, str(count), str(rank)), strict=True))
 
 
-@task
 def examine_node(needed: object, say: Say) -> Examination:
     """In a worker, whose argument has been loaded by now. Takes two seconds."""
     say("environment")

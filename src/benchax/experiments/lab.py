@@ -53,8 +53,8 @@ from benchax.results.experiment import Errors, Facts
 from benchax.watching.watch import watch
 from benchax.workers import pickling
 from benchax.workers.executors import Isolated
-from benchax.workers.pool import Pool, shared_pool, spawned_pool
-from benchax.workers.task import A, R, Say, Task, limits_of, task
+from benchax.workers.pool import Pool, shared_pool
+from benchax.workers.task import A, R, Say, Task, limits_of
 
 BASELINE = "baseline"
 
@@ -246,7 +246,10 @@ class WorkerLab:
 
 
 def _pool_under(condition: Condition | None) -> AbstractContextManager[Pool]:
-    return nullcontext(shared_pool()) if condition is None else spawned_pool(condition.environ, condition.settings)
+    if condition is None:
+        return nullcontext(shared_pool())
+    # Its keeper is a new interpreter, and each job is a fork of it in which JAX has done nothing yet.
+    return Pool(warm=False, reuse=False, environ=condition.environ, jax_config=condition.settings)
 
 
 # ---- a case under two conditions that hold from the start of a process, in pairs of processes -----------------------
@@ -427,7 +430,6 @@ class Study:
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-@task
 def look_at_all(argument: tuple[dict[str, ChangedCase], int, str], say: Say) -> Study:
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
@@ -621,7 +623,6 @@ class Counted:
         return next((call.disagreement for call in self.calls if call.disagreement), "")
 
 
-@task
 def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> dict[str, Counted]:
     ways, seed = argument
     found: dict[str, Counted] = {}

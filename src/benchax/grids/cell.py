@@ -38,7 +38,7 @@ from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
 from benchax.units import size
 from benchax.watching.compiles import watch_compiles
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 STEPS = {"first run": "run"}
 """The names that a grid has for steps of the engine."""
@@ -99,7 +99,6 @@ class Refused(Exception):
         self.failure = failure
 
 
-@task
 def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
     sampler, failure = TrialSampler(request), None
 

@@ -35,7 +35,7 @@ from benchax.program.compiled import INLINE_FLOPS
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.units import count, number, seconds
 from benchax.workers.pool import Pool
-from benchax.workers.task import Say, limits_of, task
+from benchax.workers.task import Say, limits_of
 
 # ---- remarks ---------------------------------------------------------------------------------------------------------
 #
@@ -323,7 +323,6 @@ class PairedSamples:
         return replace(version, program=facts.sha256, jax=version.jax or (self.environment and self.environment.jax))
 
 
-@task
 def take_blocks(request: PairedRequest, say: Say) -> PairedAnswer:
     """As `paired.take_blocks`."""
     return paired.take_blocks(request, say)

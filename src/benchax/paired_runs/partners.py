@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from benchax.case import Case
 from benchax.checkouts.launch import Launch, Selection, clean_environ
 from benchax.discovery import collect
 from benchax.environment import capture
-from benchax.errors import BenchaxError, UsageError
+from benchax.errors import BenchaxError
 from benchax.json_values import decode_value, encode_value
 from benchax.machine.noise import paused_gc
 from benchax.measuring import paired
@@ -32,17 +31,8 @@ from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.paired import SideFacts, Turns
 from benchax.model import CaseId, Environment, Failure, Numerics, Options
 from benchax.options import resolve
-from benchax.workers.channel import (
-    Channel,
-    Closed,
-    Garbled,
-    Message,
-    pack,
-    take_over_stdin,
-    unpack,
-    wait_readable,
-)
-from benchax.workers.conversation import Output
+from benchax.workers.channel import Channel, Closed, Garbled, Message, pack, take_over_stdin, unpack, wait_readable
+from benchax.workers.conversation import Output, describe_end
 
 # ---- partner ---------------------------------------------------------------------------------------------------------
 #
@@ -65,22 +55,15 @@ def begin(argument: dict[str, Any]) -> None:
     Args:
         argument: the process that has started this one (parent).
     """
-    subprocesses.die_with_parent()
-    # It can have ended before the request to end with this process.
-    if os.getppid() != argument["parent"]:
-        return
+    subprocesses.die_with_parent(argument["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
     channel = take_over_stdin()
     faulthandler.enable(2)
     service = Service(lambda stage: channel.send({"stage": stage}))
-    try:
-        with paused_gc(), without_cache():
-            while (message := channel.receive()) is not None:
-                channel.send(*service.answer(message))
-    except Closed:
-        pass  # the ordinary end: whoever asked has enough samples, or has died; there is nobody left to tell
-    finally:
-        sys.stdout.flush()
+    # The ordinary end is that whoever asked has enough samples, or has died; there is nobody left to tell.
+    with paused_gc(), without_cache(), contextlib.suppress(Closed):
+        while (message := channel.receive()) is not None:
+            channel.send(*service.answer(message))
 
 
 @dataclass(frozen=True)
@@ -90,23 +73,16 @@ class Listing:
     listed: tuple[tuple[CaseId, float | None], ...] = ()
     """With the seconds that each of their stages may take."""
     broken: tuple[Failure, ...] = ()
+    """Files that cannot be imported, or why there is no case at all."""
     environment: Environment | None = None
     jax: str = ""
-    refusal: tuple[str, str, str] | None = None
-    """The parts of a `UsageError`."""
 
     @cached_property
     def cases(self) -> dict[CaseId, tuple[int, float | None]]:
         """Its number there, and the seconds that each stage may take."""
         return {case: (i, timeout_s) for i, (case, timeout_s) in enumerate(self.listed)}
 
-    @property
-    def refused(self) -> UsageError | None:
-        return UsageError(*self.refusal) if self.refusal else None
-
     def why_missing(self, label: str) -> Failure:
-        if self.refused is not None:
-            return Failure("error", f"import of {label}", self.refused.problem, self.refused.hint)
         return next(iter(self.broken), Failure("not_run", f"import of {label}", f"{label} has no such case"))
 
 
@@ -127,16 +103,13 @@ class Service:
 
     tell: Callable[[str], None]
     """Told of each stage of preparing."""
-    stage: str = "start"
+    stage: str = "import"
     cases: Sequence[Case] = ()
     options: Sequence[Options] = ()
     turns: Turns | None = None
 
     def list_cases(self, argument: Selection) -> Listing:
-        try:
-            self.cases, broken = collect(argument.what, argument.pattern, argument.params)
-        except UsageError as error:
-            return Listing(refusal=(error.problem, error.expected, error.hint))
+        self.cases, broken = collect(argument.what, argument.pattern, argument.params)
         self.options = [resolve(None, each.options, argument.options, project=each.folder) for each in self.cases]
         listed = [(case.id, options.timeout_s) for case, options in zip(self.cases, self.options, strict=True)]
         return Listing(tuple(listed), tuple(broken), capture(), paired.imported_jax())
@@ -212,28 +185,22 @@ class Partner:
     """A process that alternates with another. Use `start_partners`."""
 
     def __init__(self, launch: Launch, selection: Selection, core: int | None) -> None:
-        self.version = launch.version
-        self.label = launch.version.label
-        self.stage = "start"
+        self.version, self.label, self.stage = launch.version, launch.version.label, "start"
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         self.channel, self.output = Channel(ours), Output(reading)
-        try:
-            with theirs, os.fdopen(writing, "wb") as printed:
-                self.process = subprocess.Popen(
-                    launch.command(SERVE, {"parent": os.getpid()}, core),
-                    stdin=theirs.fileno(),
-                    stdout=printed,
-                    stderr=printed,
-                    cwd=launch.folder,
-                    env=clean_environ(),
-                    start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
-                )
-            # `listing` reads the answer, so that processes started together look for their cases at the same time.
-            self._send(Service.list_cases, selection)
-        except BaseException:
-            self._let_go()
-            raise
+        with theirs, os.fdopen(writing, "wb") as printed:
+            self.process = subprocess.Popen(
+                launch.command(SERVE, {"parent": os.getpid()}, core),
+                stdin=theirs.fileno(),
+                stdout=printed,
+                stderr=printed,
+                cwd=launch.folder,
+                env=clean_environ(),
+                start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
+            )
+        # `listing` reads the answer, so that processes started together look for their cases at the same time.
+        self._send(Service.list_cases, selection)
 
     @property
     def is_alive(self) -> bool:
@@ -245,11 +212,11 @@ class Partner:
             found = self._answer(Service.list_cases, None, lambda stage: None)
         except Lost as lost:
             return Listing(broken=(lost.failure,))
-        if found.refusal is None and self.version.jax not in (None, found.jax):
+        if self.version.jax not in (None, found.jax):
             # For example because of a user's own file `jax.py`.
             problem = f"{self.label} was requested, and jax {found.jax} was imported"
-            return Listing(refusal=(problem, "no other module called jax in the way", ""))
-        return replace(found, broken=tuple(map(self._named, found.broken)))
+            return Listing(broken=(Failure("error", f"import of {self.label}", problem),))
+        return replace(found, broken=tuple(map(self._name, found.broken)))
 
     def ask(
         self,
@@ -272,61 +239,56 @@ class Partner:
         return self._answer(method, limit_s, listen)
 
     def _send(self, method: Callable[[Service, A], Any], argument: A) -> None:
-        try:
+        # Reading the answer finds out that it is gone, and why.
+        with contextlib.suppress(Closed):
             self.channel.send({"do": method.__name__}, pack(argument, _kinds(method)[0]))
-        except Closed:
-            raise self._gone() from None
 
     def _answer(self, method: Callable[[Service, Any], R], limit_s: float | None, listen: Listen) -> R:
         while True:
             message = self._receive(limit_s)
-            if "stage" in message.document:
-                self.stage = message.document["stage"]
-                listen(f"{self.stage} of {self.label}")
-            elif "failure" in message.document:
-                raise Lost(self._named(decode_value(message.document["failure"], Failure)))
-            else:
-                return unpack(message.sections, _kinds(method)[1])
+            match message.document:
+                case {"stage": stage}:
+                    self.stage = stage
+                    listen(f"{stage} of {self.label}")
+                case {"failure": failure}:
+                    raise Lost(self._name(decode_value(failure, Failure)))
+                case _:
+                    return unpack(message.sections, _kinds(method)[1])
 
     def _receive(self, limit_s: float | None) -> Message:
         try:
             while (message := self.channel.pop()) is None:
-                ready = wait_readable([self.channel, *([self.output] if self.output.is_open else [])], limit_s)
+                ready = wait_readable([self.channel, *self.output.sources], limit_s)
                 if not ready:
                     self.close()
-                    raise Lost(Failure("timeout", f"{self.stage} of {self.label}", f"no end within {limit_s:g} s"))
+                    raise Lost(self._name(Failure("timeout", self.stage, f"no end within {limit_s:g} s")))
                 if self.output in ready:
                     self.output.pump()
                 if self.channel in ready:
                     self.channel.take()
         except (Closed, Garbled):
-            raise self._gone() from None
+            raise self._describe_loss() from None
         return message
 
-    def _named(self, failure: Failure) -> Failure:
+    def _name(self, failure: Failure) -> Failure:
         return replace(failure, stage=f"{failure.stage} of {self.label}")
 
-    def _gone(self) -> Lost:
+    def _describe_loss(self) -> Lost:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(LAST_WORDS_S)
         self.output.drain()
         words = [line for line in self.output.text().splitlines() if line.strip()]
         code = self.process.poll()
         self.close()
-        how = "the process closed its connection"
-        if code is not None:
-            how = f"the process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
-        message = f"{how}{f'; its last output: {words[-1]}' if words else ''}"
-        return Lost(Failure("crashed", f"{self.stage} of {self.label}", message, traceback="\n".join(words)))
+        how = "closed its connection" if code is None else f"ended with {describe_end(code)}"
+        message = f"the process {how}{f'; its last output: {words[-1]}' if words else ''}"
+        return Lost(self._name(Failure("crashed", self.stage, message, traceback="\n".join(words))))
 
     def close(self) -> None:
         """Ends it, and what it has started."""
         if self.process.poll() is None:
             subprocesses.kill_tree(self.process.pid)
             self.process.wait()
-        self._let_go()
-
-    def _let_go(self) -> None:
         self.channel.close()
         self.output.close()
 

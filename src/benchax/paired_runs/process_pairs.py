@@ -146,9 +146,8 @@ class ProcessPair:
 
     def why_empty(self) -> UsageError:
         """Why neither has found a case."""
-        refused = next((listing.refused for listing in self.listings if listing.refused), None)
         failure = next((failure for listing in self.listings for failure in listing.broken), None)
-        return refused or UsageError(failure.message if failure else "there are no cases")
+        return UsageError(failure.message, hint=failure.advice) if failure else UsageError("there are no cases")
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Messages between processes over a Unix socket: JSON, with bytes and file descriptors.
 
-A frame is a header, a JSON object and sections of bytes. Small sections travel in the frame. Larger ones are all in one
-memory file (`memfd_create`; elsewhere an unlinked temporary file), whose descriptor travels instead. 64 MiB took 158 ms
-through a socket, and 22 ms through a memory file (two copies).
+A frame is a header and a JSON object. Bytes that come with it (sections) are in one memory file (`memfd_create`;
+elsewhere an unlinked temporary file), whose descriptor travels. 64 MiB took 158 ms through a socket, and 22 ms through
+a memory file (two copies).
 
 Nothing waits in a hidden buffer: `pop` gives every message that is complete, and only when it has none does a caller
 wait for the socket. (A buffered reader and `select` together lose messages: the second message waits in the buffer
@@ -11,18 +11,17 @@ while `select` reports no data.) A sender that stops in the middle of a frame bl
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
 import pickle
-import select
 import socket
 import struct
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from multiprocessing import connection
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -37,10 +36,8 @@ from benchax.units import size as size_text
 
 Bytes = bytes | bytearray | memoryview | pickle.PickleBuffer
 
-_HEADER = struct.Struct("!4sBIQ")
-_MAGIC = b"bnx1"
-IN_FRAME_BYTES = 64 * 2**10
-"""Sections up to this many bytes together travel in the frame. Less than a socket takes in without being read."""
+_HEADER = struct.Struct("!4sBI")
+_MAGIC = b"bnx2"
 _MAX_FRAME_BYTES = 64 * 2**20
 _CHECKED_BYTES = 64 * 2**20
 _MOST_FDS = 8
@@ -56,10 +53,6 @@ class Garbled(Exception):
     """The received data is not a frame of benchax: something else wrote to the socket."""
 
 
-class TooLate(Exception):
-    """The other end did not take the message in time."""
-
-
 @dataclass(frozen=True)
 class Message:
     document: dict[str, Any]
@@ -70,14 +63,11 @@ class Message:
 
 @dataclass
 class Channel:
-    """One end of a connection. Not for several threads at a time."""
+    """One end of a connection. One thread can send while another one receives."""
 
     sock: socket.socket
     received: bytearray = field(default_factory=bytearray)
     fds: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.sock.setblocking(False)
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -98,38 +88,30 @@ class Channel:
 
         Raises:
             Closed: the other end is gone.
-            TooLate: it did not take the message within `timeout_s`.
+            TimeoutError: it did not take the message within `timeout_s`.
             MemoryError: there is no room for the sections.
         """
         views = [memoryview(section).cast("B") for section in sections]
-        total = sum(view.nbytes for view in views)
-        is_beside = total > IN_FRAME_BYTES
-        text = json.dumps({"message": document, "sizes": [view.nbytes for view in views], "is_beside": is_beside})
-        with _memory_file(views, total) if is_beside else nullcontext() as beside:
+        text = json.dumps({"message": document, "sizes": [view.nbytes for view in views]}).encode("ascii")
+        with _memory_file(views) if views else nullcontext() as beside:
             every = [*fds, beside.fileno()] if beside else fds
-            header = _HEADER.pack(_MAGIC, len(every), len(text), 0 if beside else total)
-            frame = b"".join([header, text.encode("ascii"), *(() if beside else views)])
-            self._push(frame, every, None if timeout_s is None else monotonic() + timeout_s)
-
-    def _push(self, frame: bytes, fds: Sequence[int], until: float | None) -> None:
-        rest = memoryview(frame)
-        while rest:
+            frame = _HEADER.pack(_MAGIC, len(every), len(text)) + text
             try:
-                sent = socket.send_fds(self.sock, [rest], fds) if fds else self.sock.send(rest)
-            except BlockingIOError:
-                if not _poll([self.fileno()], select.POLLOUT, None if until is None else until - monotonic()):
-                    raise TooLate from None
-                continue
+                self.sock.settimeout(timeout_s)
+                # The descriptors travel with the first bytes. Sent again with the rest, they would arrive twice.
+                sent = socket.send_fds(self.sock, [frame], every) if every else 0
+                self.sock.sendall(memoryview(frame)[sent:])
+            except (TimeoutError, BlockingIOError) as error:
+                raise TimeoutError from error
             except OSError as error:  # broken pipe, reset, or closed by the user's own code
                 raise Closed from error
-            # The descriptors were sent with the first bytes. Sent again with the rest, they would arrive twice.
-            rest, fds = rest[sent:], []
 
     def take(self) -> None:
         """Takes in what has arrived, without waiting. Raises `Closed` at its end."""
         try:
+            self.sock.setblocking(False)
             data, fds, _, _ = socket.recv_fds(self.sock, 2**16, _MOST_FDS)
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
             return
         except OSError as error:
             raise Closed from error
@@ -147,16 +129,21 @@ class Channel:
         """
         if len(self.received) < _HEADER.size:
             return None
-        magic, fd_count, text_length, rest_length = _HEADER.unpack_from(self.received)
-        length = text_length + rest_length
+        magic, fd_count, length = _HEADER.unpack_from(self.received)
         if magic != _MAGIC or length > _MAX_FRAME_BYTES or len(self.fds) < fd_count:
             raise Garbled
-        if len(self.received) < _HEADER.size + length:
+        end = _HEADER.size + length
+        if len(self.received) < end:
             return None
-        body = bytes(self.received[_HEADER.size : _HEADER.size + length])
-        del self.received[: _HEADER.size + length]
+        envelope = json.loads(self.received[_HEADER.size : end])
+        del self.received[:end]
         fds, self.fds = self.fds[:fd_count], self.fds[fd_count:]
-        return _message(body, text_length, fds)
+        try:
+            sections = _read_sections(fds.pop(), envelope["sizes"]) if envelope["sizes"] else ()
+        except BaseException:
+            _close(fds)
+            raise
+        return Message(envelope["message"], sections, tuple(fds))
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """Returns the next message; None if none comes within `timeout_s`. Raises the errors of `take` and `pop`."""
@@ -176,49 +163,30 @@ def take_over_stdin() -> Channel:
     return control
 
 
-def wait_readable(sources: Iterable[Any], timeout_s: float | None) -> list[Any]:
+def wait_readable(sources: Sequence[Any], timeout_s: float | None) -> list[Any]:
     """Returns the `sources` that can be read or have ended; empty after `timeout_s`. Has no limit on descriptor
-    numbers.
+    numbers, and is never too early.
     """
-    by_fd = {source if isinstance(source, int) else source.fileno(): source for source in sources}
-    return [by_fd[fd] for fd in _poll(by_fd, select.POLLIN, timeout_s)]
+    return connection.wait(sources, None if timeout_s is None else min(max(0.0, timeout_s), LONGEST_POLL_S))
 
 
-def _poll(fds: Iterable[int], event: int, timeout_s: float | None) -> list[int]:
-    """Returns those for which `event` has come; empty after `timeout_s`."""
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, event)
-    # Python rounds milliseconds up, so a deadline is never reached too early.
-    return [fd for fd, _ in poll.poll(None if timeout_s is None else 1000 * min(max(0.0, timeout_s), LONGEST_POLL_S))]
+def _read_sections(fd: int, sizes: Sequence[int]) -> tuple[memoryview, ...]:
+    with os.fdopen(fd, "rb") as beside:
+        if os.fstat(fd).st_size != sum(sizes):
+            raise Garbled
+        require_free_memory(sum(sizes))
+        # Copy into memory of this process: shared pages would behave differently in timings, and the other side could
+        # truncate them.
+        sections = tuple(np.empty(size, np.uint8).data for size in sizes)
+        beside.seek(0)  # the writer has left the position at the end
+        for section in sections:
+            beside.readinto(section)
+    return sections
 
 
-def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
-    envelope = json.loads(body[:text_length])
-    sizes = envelope["sizes"]
-    if not envelope["is_beside"]:
-        content, ends = memoryview(bytearray(body[text_length:])), itertools.accumulate(sizes, initial=0)
-        return Message(envelope["message"], tuple(content[a:b] for a, b in itertools.pairwise(ends)), tuple(fds))
-    try:
-        with os.fdopen(fds.pop(), "rb") as beside:
-            if os.fstat(beside.fileno()).st_size != sum(sizes):
-                raise Garbled
-            require_free_memory(sum(sizes))
-            # Copy into memory of this process: shared pages would behave differently in timings, and the other side
-            # could truncate them.
-            sections = [np.empty(size, np.uint8).data for size in sizes]
-            beside.seek(0)  # the writer has left the position at the end
-            for section in sections:
-                beside.readinto(section)
-    except BaseException:
-        _close(fds)
-        raise
-    return Message(envelope["message"], tuple(sections), tuple(fds))
-
-
-def _memory_file(views: Sequence[memoryview], total: int) -> Any:
+def _memory_file(views: Sequence[memoryview]) -> Any:
     """A file that only its descriptor leads to, with the `views` in it."""
-    require_free_memory(total)
+    require_free_memory(sum(view.nbytes for view in views))
     has_memfd = hasattr(os, "memfd_create")
     file = os.fdopen(os.memfd_create("benchax"), "wb") if has_memfd else tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115
     try:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 from benchax import subprocesses
 from benchax.errors import BenchaxError, FormatError
@@ -31,8 +31,8 @@ from benchax.json_values import decode_value
 from benchax.model import Failure
 from benchax.source_files import is_library, is_machinery
 from benchax.units import plural, seconds, size
-from benchax.workers.channel import Bytes, Channel, Closed, Garbled, Message, TooLate, unpack, wait_readable
-from benchax.workers.task import UNLIMITED, CallLimits, Task
+from benchax.workers.channel import Bytes, Channel, Closed, Garbled, Message, unpack, wait_readable
+from benchax.workers.task import UNLIMITED, CallLimits, Task, hint_of
 from benchax.workers.worker import ZYGOTE_BOOT, import_paths
 
 SEND_S = 60.0
@@ -133,12 +133,12 @@ class Conversation:
         self.early: Conclusion | None = None
         self.has_begun = False
         worker.output.begin(job.shows_output)
-        memory = {"memory_limit_bytes": job.limits.memory_bytes}
-        document = {"job": self.number, "task": job.task.name, **memory, **state}
+        name = f"{job.task.__module__}:{job.task.__qualname__}"
+        document = {"job": self.number, "task": name, "memory_limit_bytes": job.limits.memory_bytes, **state}
         self.budget = Budget(job.limits)
         try:
             worker.channel.send(document, sections, timeout_s=SEND_S)
-        except TooLate:
+        except TimeoutError:
             self.early = self._give_up("crashed", "the worker process did not take the job; it was killed")
         except MemoryError as error:
             self.early = Conclusion(Failure("out_of_memory", "start", str(error), _SMALLER))
@@ -161,8 +161,7 @@ class Conversation:
                 # Asks where it is, which takes milliseconds, and ends it.
                 stack = frames(self.keeper.request_stack(worker, ASK_S))
                 return self._give_up(failure.kind, failure.message, failure.advice, stack)
-            sources = [worker.channel, control, *([worker.output] if worker.output.is_open else [])]
-            ready = wait_readable(sources, self.budget.rest())
+            ready = wait_readable([worker.channel, control, *worker.output.sources], self.budget.rest())
             if worker.output in ready:
                 worker.output.pump()
             try:
@@ -200,18 +199,18 @@ class Conversation:
         if document["job"] != self.number:
             return None
         self.has_begun = True
-        if "begun" in document:
-            return None
-        if "say" in document:
-            said = document["say"]
-            if said["stage"] != self.budget.stage or said.get("again"):
-                self.budget.enter(said["stage"])
-            return said
-        if "stale" in document:
-            return Conclusion(None, document["stale"], is_stale=True)
-        if "failure" in document:
-            return Conclusion(decode_value(document["failure"], Failure), document["doubt"])
-        return Conclusion(unpack(message.sections, self.job.task.returns), document["doubt"])
+        match document:
+            case {"begun": _}:
+                return None
+            case {"say": said}:
+                if said["stage"] != self.budget.stage or said.get("again"):
+                    self.budget.enter(said["stage"])
+                return said
+            case {"stale": why}:
+                return Conclusion(None, why, is_stale=True)
+            case {"failure": failure, "doubt": doubt}:
+                return Conclusion(decode_value(failure, Failure), doubt)
+        return Conclusion(unpack(message.sections, hint_of(self.job.task)), document["doubt"])
 
     def _conclude_death(self) -> Conclusion:
         """The connection has ended, or the process."""
@@ -240,10 +239,11 @@ class Conversation:
         if self.job.limits.memory_bytes is not None and _OUT_OF_MEMORY.search(words):
             limit = size(self.job.limits.memory_bytes)
             return "out_of_memory", f"the process ended in {stage}, beyond its {limit} of memory", _SMALLER
+        how = describe_end(status)
         if status < 0:
             advice = "Perhaps the kernel ran out of memory: see dmesg." if status == -signal.SIGKILL else ""
-            return "crashed", f"the process was killed by {signal_name(status)} in {stage}", advice
-        return "crashed", f"the process ended with exit code {status} in {stage}, without an answer", ""
+            return "crashed", f"the process was killed by {how} in {stage}", advice
+        return "crashed", f"the process ended with {how} in {stage}, without an answer", ""
 
     def _give_up(self, kind: Any, message: str, advice: str = "", stack: list[str] | None = None) -> Conclusion:
         """Kills the worker: what it does now is of no use to anybody."""
@@ -255,6 +255,16 @@ class Conversation:
         failure = Failure(kind, stage, message, advice, _story(stack, "" if kind == "timeout" else output.text()))
         self.keeper.kill(self.worker)
         return Conclusion(failure, message)
+
+
+def describe_end(status: int) -> str:
+    """SIGKILL, or exit code 3, of the status of a process."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
 
 
 def _story(stack: list[str], words: str) -> str:
@@ -284,19 +294,17 @@ _OUT_OF_MEMORY = re.compile("bad_alloc|[Oo]ut of memory|Cannot allocate memory")
 def frames(text: str) -> list[str]:
     """The stack of the thread that ran the job, innermost first, without the frames below the job. Empty if there is no
     such stack."""
-    blocks = [block.group(1).splitlines() for block in _BLOCK.finditer(text)]
-    for block in blocks:
-        own = next((i for i, line in enumerate(block) if _OURS in line), None)
-        if own is not None:
-            return [line.strip() for line in block[:own]]
+    for block in _BLOCK.finditer(text):
+        lines = block[1].splitlines()
+        if (own := next((i for i, line in enumerate(lines) if _OURS in line), None)) is not None:
+            return [line.strip() for line in lines[:own]]
     return []
 
 
 def user_line(stack: list[str]) -> str:
     """file:line of the innermost frame of the user's own code; empty if there is no such frame."""
-    found = [match for line in stack if (match := _FRAME.match(line))]
-    own = next((match for match in found if not is_library(match["file"])), None)
-    return f"{own['file']}:{own['line']}" if own else ""
+    found = (match for line in stack if (match := _FRAME.match(line)))
+    return next((f"{match['file']}:{match['line']}" for match in found if not is_library(match["file"])), "")
 
 
 # ---- the zygote and the workers, from this side ----------------------------------------------------------------------
@@ -323,37 +331,35 @@ class Output:
     """The reading end of a worker's output pipe."""
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.is_open = True
         os.set_blocking(fd, False)
+        self.pipe = os.fdopen(fd, "rb", buffering=0)
         self.begin(is_passed_on=False)
 
     def fileno(self) -> int:
-        return self.fd
+        return self.pipe.fileno()
+
+    @property
+    def sources(self) -> list[Output]:
+        """For `wait_readable`: nothing once the worker has closed it."""
+        return [] if self.pipe.closed else [self]
 
     def begin(self, is_passed_on: bool) -> None:
         """A new job: what was printed since the last one belongs to neither."""
-        self.is_passed_on = False
-        self.tail = b""
+        self.is_passed_on, self.tail = False, b""
         self.drain()
-        self.tail = b""
-        self.left = PASSED_ON_BYTES
-        self.is_passed_on = is_passed_on
+        self.is_passed_on, self.tail, self.left = is_passed_on, b"", PASSED_ON_BYTES
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def pump(self) -> bool:
         """Takes what is there, without waiting. False if there was nothing, or nothing will come any more."""
-        if not self.is_open:
-            return False
-        try:
-            data = os.read(self.fd, _AT_A_TIME)
-        except (BlockingIOError, InterruptedError):
-            return False
-        if not data:  # the worker has closed it: from now on it could always be read, and would be empty
+        data = None if self.pipe.closed else self.pipe.read(_AT_A_TIME)
+        if data == b"":  # the worker has closed it: from now on it could always be read, and would be empty
             self.close()
+        if not data:
             return False
         self.tail = (self.tail + data)[-TAIL_BYTES:]
-        self._pass_on(data)
+        if self.is_passed_on:
+            self._pass_on(data)
         return True
 
     def drain(self) -> None:
@@ -363,12 +369,11 @@ class Output:
                 return
 
     def _pass_on(self, data: bytes) -> None:
-        if not self.is_passed_on or self.left < 0:
-            return
         text = self.decoder.decode(data[: self.left])
         self.left -= len(data)
         if self.left < 0:
             text += f"\n[benchax: more than {PASSED_ON_BYTES // 2**10} KiB printed; the rest is dropped]\n"
+            self.is_passed_on = False
         # A closed or full standard error must not cost a measurement.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(text)
@@ -378,21 +383,9 @@ class Output:
         """The end of the output."""
         return self.tail.decode("utf-8", "replace")
 
-    def stack(self, within_s: float) -> str:
-        """Returns the text that the fault handler writes on request; it is not shown elsewhere."""
-        until = perf_counter() + within_s
-        while self.is_open and (rest := until - perf_counter()) > 0 and not self.text().endswith("<module>\n"):
-            if wait_readable([self], rest):
-                self.pump()
-        return self.text()
-
     def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            os.close(self.fd)
+        self.pipe.close()
 
-
-Start = Literal["auto", "spawn"]
 
 START_S = 120.0
 """Importing JAX from a cold disk on a busy machine takes its time; more than this it does not."""
@@ -405,11 +398,9 @@ class CannotStart(BenchaxError):
 
 @dataclass(eq=False)
 class Worker:
-    pid: int
-    how: str
-    """ "fork" or "spawn"."""
     channel: Channel
     output: Output
+    pid: int = 0
     status: int | None = None
     """Once it has ended: its exit code, or minus the signal that killed it."""
     jobs: int = 0
@@ -420,14 +411,14 @@ class Worker:
 
 
 class ZygoteClient:
-    def __init__(self, start: Start, preload: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, preload: Sequence[str], environ: Mapping[str, str]) -> None:
         """Starts the zygote, which imports `preload` before anything else, and does not wait for it.
 
         Args:
             environ: variables that it has on top of those of this process.
         """
         self.workers: dict[int, Worker] = {}
-        self.replies: list[dict[str, Any]] = []
+        self.reply: dict[str, Any] = {}
         self.count = 0
         self.errors = tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115 - lives as long as the process
         ours, theirs = socket.socketpair()
@@ -436,7 +427,7 @@ class ZygoteClient:
         flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, *flags, "-c", ZYGOTE_BOOT, json.dumps(import_paths()), start, json.dumps(preload)],
+                [sys.executable, *flags, "-c", ZYGOTE_BOOT, json.dumps(import_paths()), json.dumps(preload)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self.errors,
@@ -451,42 +442,38 @@ class ZygoteClient:
         Raises:
             CannotStart: it, or the zygote, did not come to life.
         """
-        self.count = number = self.count + 1
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
-        channel, output = Channel(ours), Output(reading)
+        worker = Worker(Channel(ours), Output(reading))
         try:
-            # Close our copies of the worker's ends after sending them: while one is open here, neither ever shows its
-            # end.
+            # Our copies of the worker's ends close here: while one is open, neither ever shows its end.
             with theirs, os.fdopen(writing, "wb"):
-                self.channel.send({"start": number}, fds=[theirs.fileno(), writing], timeout_s=START_S)
-            reply = self._reply("started", number, START_S)
-        except BaseException as error:
-            channel.close()
-            output.close()
-            if isinstance(error, Closed | Garbled | TimeoutError):
-                raise CannotStart(f"no worker process could be started: {self._why()}") from error
-            raise
-        worker = Worker(reply["pid"], reply["how"], channel, output)
+                worker.pid = self._request({"start": 0}, (theirs.fileno(), writing), START_S)["pid"]
+        except (Closed, Garbled, TimeoutError) as error:
+            raise CannotStart(f"no worker process could be started: {self._why()}") from error
+        finally:
+            if not worker.pid:
+                worker.close()
         self.workers[worker.pid] = worker
         return worker
 
     def request_stack(self, worker: Worker, within_s: float) -> str:
-        """Returns the position of `worker` from its fault handler; any text if the handler writes nothing in time."""
-        worker.output.begin(is_passed_on=False)  # before it is asked: the answer may be there at once
-        try:
+        """Returns the position of `worker` from its fault handler, which is not shown elsewhere; any text if the
+        handler writes nothing in time."""
+        output, until = worker.output, perf_counter() + within_s
+        output.begin(is_passed_on=False)  # before it is asked: the answer may be there at once
+        with contextlib.suppress(Closed, TimeoutError):
             self.channel.send({"ask": worker.pid}, timeout_s=within_s)
-        except (Closed, TooLate):
-            return ""
-        return worker.output.stack(within_s)
+        while not output.text().endswith("<module>\n") and wait_readable(output.sources, until - perf_counter()):
+            output.pump()
+        return output.text()
 
     def kill(self, worker: Worker | None = None) -> None:
         """Ends what workers have left behind; also `worker`, if it has not ended, whose status is known afterwards."""
         pid = worker.pid if worker is not None and worker.status is None else 0
         try:
-            self.channel.send({"kill": pid}, timeout_s=END_S)
-            self._reply("killed", pid, END_S)
-        except (Closed, Garbled, TimeoutError, OSError):  # the zygote itself is in trouble: nothing of it shall stay
+            self._request({"kill": pid}, (), END_S)
+        except (Closed, Garbled, OSError):  # the zygote itself is in trouble: nothing of it shall stay
             self.stop()
         if worker is not None:
             self.workers.pop(worker.pid, None)
@@ -500,7 +487,7 @@ class ZygoteClient:
 
     def _note(self, document: dict[str, Any]) -> None:
         if "ended" not in document:
-            self.replies.append(document)
+            self.reply = document
         elif (worker := self.workers.get(document["ended"])) is not None:
             worker.status = document["status"]
 
@@ -514,12 +501,12 @@ class ZygoteClient:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout_s)
 
-    def _reply(self, word: str, value: int, timeout_s: float) -> dict[str, Any]:
-        """The reply with this word; the others answer requests that were given up."""
-        self._wait(lambda: any(reply.get(word) == value for reply in self.replies), timeout_s)
-        found = next(reply for reply in self.replies if reply.get(word) == value)
-        self.replies.clear()
-        return found
+    def _request(self, document: dict[str, Any], fds: Sequence[int], timeout_s: float) -> dict[str, Any]:
+        """The reply of the zygote; others answer requests that were given up."""
+        self.count += 1
+        self.channel.send({**document, "number": self.count}, fds=fds, timeout_s=timeout_s)
+        self._wait(lambda: self.reply.get("number") == self.count, timeout_s)
+        return self.reply
 
     def _wait(self, is_over: Callable[[], bool], timeout_s: float) -> None:
         until = perf_counter() + timeout_s
@@ -567,10 +554,3 @@ class ZygoteClient:
         self.workers.clear()
         self.channel.close()
         self.errors.close()
-
-
-def signal_name(status: int) -> str:
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"

@@ -33,7 +33,7 @@ from benchax.measuring.sampling import is_known_well, share_time
 from benchax.measuring.stages import release_programs
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
 from benchax.workers.pickling import Sealed, seal
-from benchax.workers.task import CallLimits, Say, limits_of, task
+from benchax.workers.task import CallLimits, Say, limits_of
 
 if TYPE_CHECKING:
     from benchax.workers.pool import Pool
@@ -98,7 +98,6 @@ class Isolated:
         return m if m.program is None else replace(m, program=replace(m.program, content=content))
 
 
-@task
 def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
     """Returns the row, and the bytes of its program, which rows do not hold on their way.
 
@@ -217,7 +216,6 @@ class SampleRequest:
     run_id: str
 
 
-@task
 def sample_case(request: SampleRequest, say: Say) -> Measurement:
     """Takes the samples, and returns them in a row without other stages."""
     rng = random.SystemRandom()

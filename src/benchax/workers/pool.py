@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchax.environment import memory_on_demand
-from benchax.errors import UsageError
+from benchax.errors import NotAvailable, UsageError
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
@@ -32,13 +32,12 @@ from benchax.workers.conversation import (
     Conversation,
     Job,
     Listener,
-    Start,
     Worker,
     ZygoteClient,
     ignore,
 )
 from benchax.workers.task import UNLIMITED, A, CallLimits, R, Task
-from benchax.workers.worker import WARM_UP_S, capture_state, check_environ, check_jax_config, start_flags, warm_up
+from benchax.workers.worker import WARM_UP_S, capture_state, start_flags, warm_up
 
 # A worker may end while it waits, or find that code has changed: the next one gets the job.
 _ATTEMPTS = 3
@@ -50,15 +49,15 @@ class Pool:
     Args:
         warm: workers have compiled and run something tiny before their first job.
         reuse: a worker can do several jobs; False gives each job a new process.
-        start: "spawn" starts workers without forking, as on systems that cannot fork.
         preload: modules that every worker imports; forked workers share one import. The modules must start neither
             threads nor a backend.
-        environ: environment variables of the workers from their start on, in addition to those of this process.
+        environ: environment variables of the workers from their start on, in addition to those of this process. A
+            setting of JAX goes into `jax_config` instead, because workers get the settings of this process.
         jax_config: settings of JAX for the workers, by name, as `jax.config.update` takes them. This process keeps its
             own.
 
     Raises:
-        UsageError: a variable or a setting is not possible (`worker.check_environ`).
+        NotAvailable: this JAX has no such setting.
     """
 
     def __init__(
@@ -66,21 +65,20 @@ class Pool:
         *,
         warm: bool = True,
         reuse: bool = True,
-        start: Start = "auto",
         preload: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         jax_config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.warm = warm
-        self.reuse = reuse
-        self.preload = tuple(preload)
-        self.environ = memory_on_demand() | check_environ(environ or {})
-        self.jax_config = check_jax_config(jax_config or {})
-        self.how: Start = start
+        self.warm, self.reuse, self.preload = warm, reuse, tuple(preload)
+        self.environ = memory_on_demand() | dict(environ or {})
+        self.jax_config = dict(jax_config or {})
+        # Workers pass over settings that they do not know, and a measurement would take that for the usual value.
+        if unknown := sorted(self.jax_config.keys() - jax_settings().keys()):
+            raise NotAvailable(f"this JAX has no setting {', '.join(unknown)}")
         self._lock = threading.Lock()
         self._keeper: ZygoteClient | None = None
         self._ready: list[Worker] = []
-        self._conditions: Any = None
+        self._conditions: Any = None, None
         self._has_killed = False
         self._modules: set[str] = set()
         _pools.add(self)
@@ -123,8 +121,7 @@ class Pool:
     def renew(self) -> None:
         """The next job gets a new process, whatever the last one was like."""
         with self._lock:
-            for worker in list(self._ready):
-                self._discard(worker)
+            self._discard(self._ready)
 
     def close(self) -> None:
         """Ends all processes. A job that another thread is running fails."""
@@ -148,85 +145,74 @@ class Pool:
             sections = pickling.pack_argument(job.argument, name)
         except UsageError as error:
             return diagnose(error, "start")
-        self._modules.add(job.task.function.__module__)
+        self._modules.add(job.task.__module__)
         conclusion = Conclusion()
         for _ in range(_ATTEMPTS):
             try:
-                self._fill(place + 1)
+                keeper = self._fill(place + 1)
             except CannotStart as error:
                 return Failure("crashed", "start", error.problem, error.hint)
-            conclusion = self._converse(self._ready[place], job, sections, on_message)
+            worker = self._ready[place]
+            conclusion = Conversation(keeper, worker, job, sections, self._state(), on_message).finish()
+            if conclusion.doubt or not self.reuse:
+                self._has_killed = self._has_killed or bool(conclusion.doubt)
+                self._discard([worker])
+            else:
+                keeper.kill()
             if not conclusion.is_stale:
                 return conclusion.outcome
         text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {conclusion.doubt}"
         return Failure("error", "start", text)
 
-    def _converse(self, worker: Worker, job: Job, sections: list[Any], on_message: Listener) -> Conclusion:
-        assert self._keeper is not None
-        conclusion = Conversation(self._keeper, worker, job, sections, self._state(), on_message).finish()
-        if conclusion.doubt or not self.reuse:
-            self._has_killed = self._has_killed or bool(conclusion.doubt)
-            self._discard(worker)
-        else:
-            self._keeper.kill()
-        return conclusion
-
     def _state(self) -> dict[str, Any]:
         return capture_state(self._conditions[1], self.environ, self.jax_config)
 
-    def _discard(self, worker: Worker) -> None:
-        assert self._keeper is not None
-        self._ready.remove(worker)
-        if worker.pid in self._keeper.workers:
-            self._keeper.kill(worker)
+    def _discard(self, workers: Sequence[Worker]) -> None:
+        self._ready = [worker for worker in self._ready if worker not in workers]
+        for worker in workers:
+            if self._keeper is not None and worker.pid in self._keeper.workers:
+                self._keeper.kill(worker)
 
-    def _fill(self, count: int) -> None:
+    def _fill(self, count: int) -> ZygoteClient:
         """At least `count` workers are ready. Where one was killed already, also its successor: warming two up takes
         hardly longer than one. Raises `CannotStart`."""
         self._drop_what_does_not_serve()
-        if len(self._ready) >= count:
-            return
         if self._keeper is None:
-            self._keeper = ZygoteClient(self.how, self.preload, self.environ)
-        wanted = max(2, count) if self._has_killed and self.reuse else count
-        new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
-        if self.warm:
-            self._warm_up(new)
-        self._ready += new
+            self._keeper = ZygoteClient(self.preload, self.environ)
+        if len(self._ready) < count:
+            wanted = max(2, count) if self._has_killed and self.reuse else count
+            new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
+            if self.warm:
+                self._warm_up(self._keeper, new)
+            self._ready += new
+        return self._keeper
 
-    def _warm_up(self, workers: list[Worker]) -> None:
+    def _warm_up(self, keeper: ZygoteClient, workers: list[Worker]) -> None:
         """All at the same time."""
-        assert self._keeper is not None
         job = Job(warm_up, tuple(sorted(self._modules)), CallLimits(lambda stage: WARM_UP_S))
         content, state = [pickling.dumps(job.argument)], self._state()
-        conversations = [Conversation(self._keeper, worker, job, content, state) for worker in workers]
-        conclusions = [conversation.finish() for conversation in conversations]
-        if stale := next((c.doubt for c in conclusions if c.is_stale), ""):
-            raise CannotStart(f"a worker process could not begin: {stale}")
-        failure = next((c.outcome for c in conclusions if isinstance(c.outcome, Failure)), None)
-        if failure is not None:
-            words = failure.traceback.strip().splitlines()
-            last = f"; its last output: {words[-1]}" if words else ""
-            raise CannotStart(f"a worker process could not do its first computation: {failure.message}{last}")
+        conversations = [Conversation(keeper, worker, job, content, state) for worker in workers]
+        for conclusion in [conversation.finish() for conversation in conversations]:
+            if conclusion.is_stale:
+                raise CannotStart(f"a worker process could not begin: {conclusion.doubt}")
+            if isinstance(failure := conclusion.outcome, Failure):
+                words = failure.traceback.strip().splitlines()
+                last = f"; its last output: {words[-1]}" if words else ""
+                raise CannotStart(f"a worker process could not do its first computation: {failure.message}{last}")
 
     def _drop_what_does_not_serve(self) -> None:
         """Workers that have ended while they waited, or that were born under other conditions than those of now."""
-        flags, settings = start_flags(), jax_settings()
-        if self._keeper is not None and self._conditions not in (None, (flags, settings)):
-            if self._conditions[0] == flags:
-                for worker in list(self._ready):
-                    self._discard(worker)
-            else:
-                self._let_go()
-        self._conditions = flags, settings
+        before, self._conditions = self._conditions, (start_flags(), jax_settings())
         if self._keeper is None:
             return
         try:
             self._keeper.read_events()
+            is_lost = before[0] != self._conditions[0]
         except (Closed, Garbled):
+            is_lost = True
+        if is_lost:
             self._let_go()
-        for worker in [worker for worker in self._ready if worker.status is not None]:
-            self._discard(worker)
+        self._discard([w for w in self._ready if w.status is not None or before != self._conditions])
 
     def _let_go(self) -> None:
         keeper, self._keeper = self._keeper, None
@@ -240,13 +226,6 @@ class Pool:
         self._ready, self._lock = [], threading.Lock()
         if keeper is not None:
             keeper.detach()
-
-
-def spawned_pool(environ: Mapping[str, str] | None = None, jax_config: Mapping[str, Any] | None = None) -> Pool:
-    """A pool that gives each job its own interpreter. JAX has read these variables and settings there, and has done
-    nothing yet. Use it for values that hold from the start of a process: flags of XLA, the number of devices, dispatch.
-    """
-    return Pool(start="spawn", warm=False, reuse=False, environ=environ, jax_config=jax_config)
 
 
 def shared_pool(warm: bool = True) -> Pool:

@@ -24,7 +24,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
 from benchax.profiling.program_recorder import ProgramRequest, Recorded, Recorder
 from benchax.workers.pool import Pool
-from benchax.workers.task import Say, limit_stages, task
+from benchax.workers.task import Say, limit_stages
 
 WARMUP_S = 0.2
 LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
@@ -73,7 +73,6 @@ def record(
     return ProfilingOutcome(failure=answer) if isinstance(answer, Failure) else answer
 
 
-@task
 def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     """Raises `NotMeasured` if the profiler does not start."""
     subject = prepare(request.case, request.seed, say).call_first().subject

@@ -39,7 +39,7 @@ from benchax.program import hlo
 from benchax.program.work import collectives
 from benchax.units import seconds
 from benchax.workers import pickling
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 WARMUP_CALLS, LEAST_SAMPLES = 3, 10
 STEPS = ("start", "connect", "inputs", "trace", "lower", "compile", "first run", "warm-up", "samples", "end")
@@ -84,7 +84,6 @@ class RankAnswer:
     """Within which its times are on the clock of the first rank."""
 
 
-@task
 def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     """Each step reports the new results of the row."""
     record = Record(lambda stage, share: say(stage, share=share, **record.news()))

@@ -50,7 +50,7 @@ from benchax.model import (
 )
 from benchax.units import percent, plural, seconds
 from benchax.workers import pickling
-from benchax.workers.channel import Channel, Closed, Garbled, TooLate
+from benchax.workers.channel import Channel, Closed, Garbled
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
 from benchax.workers.rank import JOIN_S, LOOPBACK, NS, STEPS, RankAnswer, RankJob, connect, measure_rank, usual
@@ -85,7 +85,7 @@ class Launched:
         except Exception as error:
             raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
         make_job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
-        ended = find_crew(count).run(name, make_job, listen)
+        ended = find_crew(count).run(name, count, make_job, listen)
         environment = capture(case.folder, with_jax=False)
         row = Measurement(case.id, environment, options, run_id, started_at, **row_fields(known))
         if any(isinstance(each.answer, Failure) for each in ended):
@@ -201,7 +201,7 @@ def _late(ranks: Ranks) -> list[Remark]:
     return [Remark("late-rank", "warning", text)]
 
 
-# ---- ranks that run under this process -------------------------------------------------------------------------------
+# ---- the ranks of a case ---------------------------------------------------------------------------------------------
 
 
 GRACE_S = 2.0
@@ -230,76 +230,61 @@ def rank_pool(place: int) -> Pool:
     return _pools[place]
 
 
-class RankLaunch:
-    """The ranks while they run: a thread for each that is here, which listens to it.
+def call_rank(pool: Pool, job: RankJob, name: str, on_message: Listener) -> RankAnswer | Failure:
+    """Runs a rank here, in a worker of `pool`."""
+    patience_s, sampling_s = job.patience_s, job.options.max_time_s
+    limits = CallLimits(
+        lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + sampling_s,
+        memory_bytes=job.options.memory_limit_bytes,
+    )
+    is_shown = job.rank == 0
+    return pool.call(measure_rank, job, limits, name=name, shows_output=is_shown, on_message=on_message)
+
+
+def run_together(
+    calls: Mapping[int, Callable[[Listener], RankAnswer | Failure]],
+    listen: Listener,
+    grace_s: float,
+    end: Callable[[], None],
+) -> list[RankEnd]:
+    """Returns the result of each rank that has ended, in a thread for each.
 
     Args:
-        jobs: the ranks that run here.
-        count: the number of ranks to wait for. For ranks elsewhere, the receiver of their results calls `end`.
-        listen: told each announcement of the first rank that runs here.
+        calls: by rank: runs it, and raises `LostContact` if that can't be known any more.
+        listen: told each announcement of the first rank.
+        grace_s: the time for the others after the first failure.
+        end: ends all that still run; called unless all have ended well.
     """
+    steps = dict.fromkeys(calls, "start")
+    found: queue.Queue[RankEnd] = queue.Queue()
 
-    def __init__(self, jobs: Sequence[RankJob], count: int, name: str, listen: Listener, grace_s: float) -> None:
-        self.name, self.count, self.listen, self.grace_s = name, count, listen, grace_s
-        self.told, self.is_over = jobs[0].rank, False
-        options, patience_s = jobs[0].options, jobs[0].patience_s
-        self.limits = CallLimits(
-            lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + options.max_time_s,
-            memory_bytes=options.memory_limit_bytes,
-        )
-        self.pools = [rank_pool(place) for place in range(len(jobs))]
-        self.steps = dict.fromkeys(range(jobs[0].count), "start")
-        self.found: queue.Queue[RankEnd] = queue.Queue()
-        self.threads = [
-            threading.Thread(target=self._call, args=each, daemon=True) for each in zip(self.pools, jobs, strict=True)
-        ]
+    def note(rank: int, message: dict[str, Any]) -> None:
+        steps[rank] = message["stage"]
+        if rank == 0:
+            listen(message)
 
-    def collect(self) -> list[RankEnd]:
-        """Returns the result of each rank. No rank that ran here is left, whatever happens; if all went well, the next
-        case has their pools."""
-        ended: list[RankEnd] = []
-        until: float | None = None
+    def run(rank: int) -> None:
         try:
-            for thread in self.threads:
-                thread.start()
-            while len(ended) < self.count:
-                ended.append(self.found.get(timeout=None if until is None else max(0.0, until - monotonic())))
-                if until is None and isinstance(ended[-1].answer, Failure):
-                    until = monotonic() + self.grace_s
-        except queue.Empty:  # the others had their time to fail, too
-            pass
-        finally:
-            self.is_over = until is None and len(ended) == self.count
-            self.close()
-            for thread in self.threads:
-                if thread.ident is not None:
-                    thread.join()
-        return ended
+            answer = calls[rank](partial(note, rank))
+        except LostContact as error:
+            answer = Failure("node_lost", steps[rank], f"lost in {steps[rank]}: {error}")
+        found.put(RankEnd(rank, answer, steps[rank], monotonic()))
 
-    def note(self, rank: int, message: dict[str, Any]) -> None:
-        self.steps[rank] = message["stage"]
-        if rank == self.told:
-            self.listen(message)
-
-    def end(self, rank: int, answer: RankAnswer | Failure) -> None:
-        self.found.put(RankEnd(rank, answer, self.steps[rank], monotonic()))
-
-    def close(self) -> None:
-        """Ends the ranks that run here; nothing if all have ended well."""
-        if not self.is_over:
-            for pool in self.pools:
-                pool.close()
-
-    def _call(self, pool: Pool, job: RankJob) -> None:
-        answer = pool.call(
-            measure_rank,
-            job,
-            self.limits,
-            name=self.name,
-            shows_output=job.rank == 0,
-            on_message=partial(self.note, job.rank),
-        )
-        self.end(job.rank, answer)
+    ended: list[RankEnd] = []
+    until: float | None = None
+    try:
+        for rank in calls:
+            threading.Thread(target=run, args=(rank,), daemon=True).start()
+        while len(ended) < len(calls):
+            ended.append(found.get(timeout=None if until is None else max(0.0, until - monotonic())))
+            if until is None and isinstance(ended[-1].answer, Failure):
+                until = monotonic() + grace_s
+    except queue.Empty:  # the others had their time to fail, too
+        pass
+    finally:
+        if until is not None or len(ended) < len(calls):
+            end()
+    return ended
 
 
 def find_root_cause(ended: Sequence[RankEnd], count: int) -> Failure:
@@ -336,8 +321,8 @@ def _place(step: str) -> int:
 # knows, and also JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 #
 # The first program leads. It announces the next case and the meeting point of its ranks, receives each step and each
-# end, and makes the row. The others run their rank and report the result. Each sends an empty message every second. So
-# the silent connection of a host that is cut off is noticed.
+# end, and makes the row. The others run their rank and report the result. The kernels of their hosts ask one another
+# every second. So a host that is cut off is noticed.
 #
 # There is no password, as in `jax.distributed`: such a network counts as private. Messages are read as JSON, and
 # nothing in them is run.
@@ -428,9 +413,18 @@ def _read_address(environ: Mapping[str, str], usual: str) -> tuple[str, int]:
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
-BEAT_S = 1.0
-SILENCE_S = 15.0
-"""A program that is silent for this long counts as lost. A busy machine can keep a program from running for seconds."""
+SEND_S = 15.0
+"""For another program to take a message. A busy machine can keep it from running for seconds."""
+SILENT_S = 5
+"""A host whose kernel does not answer for this long counts as lost."""
+WATCHED = {
+    "TCP_NODELAY": 1,
+    "TCP_KEEPIDLE": 1,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": SILENT_S - 1,
+    "TCP_USER_TIMEOUT": 1000 * SILENT_S,
+}
+"""Options of a connection: its kernel asks the other one every second, however busy both programs are."""
 VERSIONS = ("benchax", "jax", "jaxlib")
 
 
@@ -442,43 +436,46 @@ class Link:
     """A connection between two of the programs."""
 
     def __init__(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in WATCHED.items():
+            if hasattr(socket, option):  # each system has its own
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         self._channel = Channel(connection)
-        self._lock = threading.Lock()
-        self._is_closed = threading.Event()
-        self.heard_at = monotonic()
-        self.rank, self.host = 0, "the other host"
-        threading.Thread(target=self._beat, daemon=True).start()
+        self._sending, self._asking = threading.Lock(), threading.Lock()
+        self.host = "the other host"
+        self.close = self._channel.close
 
     def send(self, **message: Any) -> None:
         """Never raises; the listener reports a lost peer."""
-        with self._lock, contextlib.suppress(Closed, TooLate):
-            self._channel.send(message, timeout_s=SILENCE_S)
+        with self._sending, contextlib.suppress(Closed, TimeoutError):
+            self._channel.send(message, timeout_s=SEND_S)
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
         """The next message. Raises `LostContact`."""
-        while True:
-            try:
-                message = self._channel.receive(SILENCE_S)
-            except Closed:
-                raise LostContact(f"benchax on {self.host} has ended") from None
-            except (Garbled, ValueError, LookupError, TypeError) as error:
-                raise LostContact(f"the connection to {self.host} is broken") from error
-            if message is None:
-                raise LostContact(f"{self.host} sent nothing for {seconds(SILENCE_S)}")
-            self.heard_at = monotonic()
-            if message.document:
-                return message.document
+        try:
+            message = self._channel.receive(timeout_s)
+        except Closed as error:
+            is_cut = isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, ConnectionError)
+            why = f"{self.host} does not answer" if is_cut else f"benchax on {self.host} has ended"
+            raise LostContact(why) from None
+        except (Garbled, ValueError, LookupError, TypeError) as error:
+            raise LostContact(f"the connection to {self.host} is broken") from error
+        if message is None:
+            raise LostContact(f"{self.host} sent nothing for {seconds(timeout_s or 0.0)}")
+        return message.document
 
-    def close(self) -> None:
-        self._is_closed.set()
-        with contextlib.suppress(OSError):
-            self._channel.sock.shutdown(socket.SHUT_RDWR)
-        self._channel.close()
-
-    def _beat(self) -> None:
-        while not self._is_closed.wait(BEAT_S):
-            self.send()
+    def ask(self, on_message: Listener, **order: Any) -> RankAnswer | Failure:
+        """The result of the rank there, for the case that has this order. Raises `LostContact`."""
+        with self._asking:  # until the rank of the case before has ended
+            self.send(**order)
+            while True:
+                match self.receive():
+                    case {"number": number, "said": said} if number == order["number"]:
+                        on_message(said)
+                    case {"number": number, "failure": failure} if number == order["number"]:
+                        return decode_value(failure, Failure)
+                    case {"number": number, "answer": answer} if number == order["number"]:
+                        return decode_value(answer, RankAnswer)
 
 
 def describe_self(member: Membership) -> dict[str, Any]:
@@ -495,13 +492,7 @@ def gather(member: Membership) -> dict[int, Link]:
         UsageError: some do not come, or have other versions.
     """
     found: dict[int, Link] = {}
-    own, until = describe_self(member), monotonic() + JOIN_S
-
-    def refuse(problem: str, expected: str) -> UsageError:
-        for link in found.values():
-            link.send(refused=problem)
-        return UsageError(problem, expected)
-
+    own, until, problem = describe_self(member), monotonic() + JOIN_S, ""
     try:
         server = socket.create_server(("", member.port), backlog=member.count)
     except OSError as error:
@@ -509,37 +500,38 @@ def gather(member: Membership) -> dict[int, Link]:
             f"port {member.port} cannot be listened at: {error}", "a free one, by JAX_COORDINATOR_ADDRESS=HOST:PORT"
         ) from error
     with server:
-        while len(found) < member.count - 1:
-            link, hello = _accept(server, until)
+        while not problem and (missing := [f"rank {rank}" for rank in range(1, member.count) if rank not in found]):
+            link, hello = _accept(server, until, own)
             if link is None:
-                missing = ", ".join(f"rank {rank}" for rank in range(1, member.count) if rank not in found)
-                problem = f"{missing} of {plural(member.count, 'rank')} did not connect within {seconds(JOIN_S)}"
-                raise refuse(
-                    f"{problem} to {member.host}:{member.port}", "the same command in each process, and a network"
+                problem = (
+                    f"{', '.join(missing)} of {plural(member.count, 'rank')} did not connect within {seconds(JOIN_S)} "
+                    f"to {member.host}:{member.port}"
                 )
-            if set(hello) != set(own):
-                link.close()  # no program of ours
-                continue
-            problem = _find_problem(own, hello, found)
-            link.rank, link.host = hello["rank"], hello["host"]
-            found[link.rank] = link
-            if problem:
-                raise refuse(problem, "the same environment for each rank, and a rank for each")
+            else:
+                problem = _find_problem(own, hello, found)
+                link.host = hello["host"]
+                found[hello["rank"]] = link
     for link in found.values():
-        link.send(welcome=own["host"])
+        link.send(welcome=own["host"], refused=problem)
+        if problem:
+            link.close()
+    if problem:
+        raise UsageError(problem, "the same command and environment in each process, and a network between them")
     return dict(sorted(found.items()))
 
 
-def _accept(server: socket.socket, until: float) -> tuple[Link | None, dict[str, Any]]:
+def _accept(server: socket.socket, until: float, own: dict[str, Any]) -> tuple[Link | None, dict[str, Any]]:
     """The next program, and what it says first; None if no program comes until then."""
     while (rest_s := until - monotonic()) > 0:
         server.settimeout(rest_s)
         with contextlib.suppress(TimeoutError):
             link = Link(server.accept()[0])
             try:
-                return link, link.receive()
-            except (LostContact, TimeoutError):
-                link.close()
+                if (hello := link.receive(SEND_S)).keys() == own.keys():
+                    return link, hello
+            except LostContact:  # it is no program of ours
+                pass
+            link.close()
     return None, {}
 
 
@@ -569,11 +561,11 @@ def join(member: Membership) -> Link:
         ) from error
     link.send(**describe_self(member))
     try:
-        # The first one waits for all, and sends its heartbeats while it waits.
-        answer = link.receive()
+        answer = link.receive()  # the first one waits for all
     except LostContact as error:
-        raise UsageError(f"rank {member.rank} was dismissed by rank 0 at {where}: {error}") from error
-    if "refused" in answer:
+        answer = {"refused": f"rank {member.rank} was dismissed by rank 0 at {where}: {error}"}
+    if answer["refused"]:
+        link.close()
         raise UsageError(answer["refused"])
     link.host = answer["welcome"]
     return link
@@ -589,9 +581,8 @@ def free_port(host: str = "") -> int:
 # ---- the ranks under them -----------------------------------------------------------------------------------------
 
 
-GRACE_OF_HOSTS_S = 4.0
-"""As GRACE_S, over the network: longer than it takes to miss the beats of a host."""
-SILENT_S = 3 * BEAT_S
+GRACE_OF_HOSTS_S = SILENT_S + 1.0
+"""As GRACE_S, over the network: longer than it takes to notice that a host is lost."""
 JobMaker = Callable[..., RankJob]
 """Makes the job of a `rank`, from the `address` where JAX connects them, the address of the start `line`, and
 `is_remote`."""
@@ -603,14 +594,9 @@ class Leader:
     def __init__(self, member: Membership | None) -> None:
         self.host = LOOPBACK if member is None else member.host
         self.links = {} if member is None else gather(member)
-        self.lost: dict[int, str] = {}
-        self._launch: RankLaunch | None = None
-        self._number = 0
-        self._lock = threading.Lock()
-        for link in self.links.values():
-            threading.Thread(target=self._hear, args=(link,), daemon=True).start()
+        self.number = 0
 
-    def run(self, name: str, make_job: JobMaker, listen: Listener) -> list[RankEnd]:
+    def run(self, name: str, count: int, make_job: JobMaker, listen: Listener) -> list[RankEnd]:
         """Returns the result of each rank of this case; no rank runs on afterwards, whatever happens.
 
         Args:
@@ -618,63 +604,25 @@ class Leader:
         """
         is_remote = bool(self.links)
         jax_at, line_at = (f"{self.host}:{free_port('' if is_remote else LOOPBACK)}" for _ in range(2))
-        make_job = partial(make_job, address=jax_at, line=line_at, is_remote=is_remote)
-        jobs = [make_job(rank=0)]
-        count = jobs[0].count
-        jobs += [make_job(rank=rank) for rank in range(1, count) if rank not in self.links]
-        launch = RankLaunch(jobs, count, name, listen, GRACE_OF_HOSTS_S if is_remote else GRACE_S)
-        with self._lock:
-            self._number += 1
-            self._launch = launch
-            for rank, why in self.lost.items():
-                launch.end(rank, self._failure(rank, why))
-        self._send(case=name, number=self._number, jax=jax_at, line=line_at)
+        self.number += 1
+        order = {"case": name, "number": self.number, "jax": jax_at, "line": line_at}
+        calls: dict[int, Callable[[Listener], RankAnswer | Failure]]
+        calls = {rank: partial(link.ask, **order) for rank, link in self.links.items()}
+        here = [rank for rank in range(count) if rank not in calls]
+        pools = [rank_pool(place) for place in range(len(here))]
+        for rank, pool in zip(here, pools, strict=True):
+            job = make_job(rank=rank, address=jax_at, line=line_at, is_remote=is_remote)
+            calls[rank] = partial(call_rank, pool, job, name)
+
+        def end() -> None:
+            for pool in pools:
+                pool.close()
+
         try:
-            ended = launch.collect()
-            return [*ended, *self._silent(launch, {each.rank for each in ended})]
+            return run_together(calls, listen, GRACE_OF_HOSTS_S if is_remote else GRACE_S, end)
         finally:
-            with self._lock:
-                self._launch = None
-            self._send(over=self._number)
-
-    def _hear(self, link: Link) -> None:
-        """Takes each message of a program, until that is lost."""
-        try:
-            while True:
-                self._take(link.rank, link.receive())
-        except LostContact as error:
-            with self._lock:
-                self.lost[link.rank] = str(error)
-                if self._launch is not None:
-                    self._launch.end(link.rank, self._failure(link.rank, str(error)))
-
-    def _send(self, **message: Any) -> None:
-        for link in self.links.values():
-            link.send(**message)
-
-    def _silent(self, launch: RankLaunch, ended: set[int]) -> list[RankEnd]:
-        """Ranks of hosts that say nothing any more, where others have complained of that already."""
-        now = monotonic()
-        return [
-            RankEnd(rank, self._failure(rank, f"{link.host} does not answer"), launch.steps[rank], now)
-            for rank, link in self.links.items()
-            if rank not in ended | set(self.lost) and now - link.heard_at > SILENT_S
-        ]
-
-    def _take(self, rank: int, message: dict[str, Any]) -> None:
-        with self._lock:
-            if self._launch is None or message.get("number") != self._number:
-                return
-            if "said" in message:
-                self._launch.note(rank, message["said"])
-            elif "failure" in message:
-                self._launch.end(rank, decode_value(message["failure"], Failure))
-            elif "answer" in message:
-                self._launch.end(rank, decode_value(message["answer"], RankAnswer))
-
-    def _failure(self, rank: int, why: str) -> Failure:
-        step = "start" if self._launch is None else self._launch.steps[rank]
-        return Failure("node_lost", step, f"lost in {step}: {why}")
+            for link in self.links.values():
+                link.send(over=self.number)
 
 
 class Follower:
@@ -684,7 +632,7 @@ class Follower:
         self.member = member
         self.link = join(member)
 
-    def run(self, name: str, make_job: JobMaker, listen: Listener) -> list[RankEnd]:
+    def run(self, name: str, count: int, make_job: JobMaker, listen: Listener) -> list[RankEnd]:
         """Runs the rank of this program, until the first one says that the case is over. That one has the results.
 
         Raises:
@@ -696,25 +644,23 @@ class Follower:
             problem = UsageError(f"rank {rank} is at {name}, and rank 0 at {order['case']}", "the same command in each")
             self.link.send(number=number, failure=encode_value(Failure("error", "start", problem.problem), Failure))
             raise problem
-        launch = RankLaunch(
-            [make_job(rank=rank, address=order["jax"], line=order["line"], is_remote=True)],
-            1,
-            name,
-            lambda message: self.link.send(number=number, said={"stage": message["stage"]}),
-            GRACE_S,
-        )
-        problems: list[UsageError] = []
+        job = make_job(rank=rank, address=order["jax"], line=order["line"], is_remote=True)
+        pool, answers, problems = rank_pool(0), list[RankAnswer | Failure](), list[UsageError]()
 
         def end() -> None:
             try:
                 self._await("over")
             except UsageError as error:
                 problems.append(error)
-            launch.close()
+            if not answers:
+                pool.close()
 
         ending = threading.Thread(target=end, daemon=True)
         ending.start()
-        answer = launch.collect()[0].answer
+        answer = call_rank(
+            pool, job, name, lambda message: self.link.send(number=number, said={"stage": message["stage"]})
+        )
+        answers.append(answer)
         kind, hint = ("failure", Failure) if isinstance(answer, Failure) else ("answer", RankAnswer)
         self.link.send(number=number, **{kind: encode_value(answer, hint)})
         ending.join()

@@ -1,11 +1,10 @@
 """Functions that run in a worker, and the limits of a call.
 
-    @task
     def count_all(request: Request, say: Say) -> Counted: ...
 
     answer = pool.call(count_all, Request(...), limits_of(options))        # a Counted, or a Failure
 
-The worker imports a task by the name of its module and its own, so that it must be a function of a module. The argument
+The worker imports a task by the name of its module and its own, so it must be a function of a module. The argument
 travels as a pickle (`pickling.py`), the answer by its annotation (`channel.py`).
 
 Each stage of a call has its own limit, so that a long compilation does not use the time of the run.
@@ -13,12 +12,11 @@ Each stage of a call has its own limit, so that a long compilation does not use 
 
 from __future__ import annotations
 
-import functools
-import importlib
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from functools import cache
+from typing import Any, Protocol, TypeVar
 
 from benchax.measuring import timers
 from benchax.model import Options
@@ -33,46 +31,13 @@ class Say(Protocol):
     def __call__(self, stage: str, **facts: Any) -> None: ...
 
 
-class Task(Generic[A, R]):
-    """A function that a worker finds by its name. Called here, it is the function."""
-
-    def __init__(self, function: Callable[[A, Say], R]) -> None:
-        """Raises `TypeError` for what no other process can import."""
-        if not function.__qualname__.isidentifier():  # f.<locals>.g, <lambda>, Class.method
-            raise TypeError(f"{function.__qualname__} cannot be a task: expected a function at the top of a module")
-        if function.__module__ == "__main__":
-            raise TypeError(f"{function.__qualname__} cannot be a task: no other process can import it from a script")
-        if "return" not in function.__annotations__:
-            raise TypeError(f"{function.__qualname__} cannot be a task: expected an annotation of its result")
-        self.function = function
-        functools.update_wrapper(self, function)
-
-    def __call__(self, argument: A, say: Say) -> R:
-        return self.function(argument, say)
-
-    @property
-    def name(self) -> str:
-        """ "package.module:function"."""
-        return f"{self.function.__module__}:{self.function.__qualname__}"
-
-    @functools.cached_property
-    def returns(self) -> Any:
-        """The annotation of the return value, which decides how it travels."""
-        return typing.get_type_hints(self.function)["return"]
+Task = Callable[[A, Say], R]
 
 
-def task(function: Callable[[A, Say], R]) -> Task[A, R]:
-    """Makes `function` one that `Pool.call` takes."""
-    return Task(function)
-
-
-def find_task(name: str) -> Task[Any, Any]:
-    """In the worker. Raises whatever importing raises, and `TypeError` for what is no task."""
-    module, _, function = name.partition(":")
-    found = getattr(importlib.import_module(module), function)
-    if not isinstance(found, Task):
-        raise TypeError(f"{name} isn't a task: put @task before it")
-    return found
+@cache
+def hint_of(task: Task[Any, Any]) -> Any:
+    """The annotation of the return value, which decides how it travels."""
+    return typing.get_type_hints(task)["return"]
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

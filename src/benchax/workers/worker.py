@@ -45,15 +45,14 @@ from threadpoolctl import threadpool_limits
 
 from benchax import subprocesses
 from benchax.environment import FLAG_PREFIXES, FLAGS, count_cores
-from benchax.errors import UsageError, one_of
 from benchax.json_values import encode_value
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.jax_settings import apply_settings, jax_settings
+from benchax.measuring.jax_settings import apply_settings
 from benchax.model import Failure
 from benchax.subprocesses import children, descendants
 from benchax.workers import pickling
 from benchax.workers.channel import Channel, Closed, Message, pack, take_over_stdin, wait_readable
-from benchax.workers.task import Say, find_task, task
+from benchax.workers.task import Say, hint_of
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from benchax.workers import worker; "
@@ -81,10 +80,7 @@ def begin(connection: int, output: int) -> NoReturn:
 def _detach(connection: int, output: int) -> None:
     """Own session, own output, no descriptor but its own, first to go when memory runs out."""
     os.setsid()
-    zygote = os.getppid()
-    subprocesses.die_with_parent()
-    if os.getppid() != zygote:  # it had ended before we asked to end with it
-        os._exit(0)
+    subprocesses.die_with_parent(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Move them out of the way first: either may have a number from 1 to 3, which are reassigned below.
     kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
@@ -195,11 +191,12 @@ class Running:
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         try:
             restore_state(message.document)
-            called = find_task(message.document["task"])
+            module, _, name = message.document["task"].partition(":")
+            task = getattr(importlib.import_module(module), name)
             argument = pickling.loads(message.sections[0], message.sections[1:])
-            value = called(argument, self.say)
+            value = task(argument, self.say)
             del argument
-            return {}, pack(value, called.returns)
+            return {}, pack(value, hint_of(task))
         except Closed:
             os._exit(0)
         except BaseException as error:
@@ -285,7 +282,6 @@ def _stamp(path: str) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-@task
 def warm_up(modules: tuple[str, ...], say: Say) -> None:
     """Does every kind of thing that a job does, with something tiny; also imports `modules`, whose tasks earlier jobs
     have called."""
@@ -314,12 +310,13 @@ def warm_up(modules: tuple[str, ...], say: Say) -> None:
 #
 # It talks to `ZygoteClient` over standard input, which is a socket:
 #
-#     {"start": n} with two descriptors (connection, output)   ⇒   {"started": n, "pid": pid, "how": "fork" | "spawn"}
+#     {"start": 0, "number": n} with two descriptors (connection, output)   ⇒   {"number": n, "pid": pid}
+#     {"kill": pid, "number": n}, and all that descends from it              ⇒   {"number": n}
 #     {"ask": pid}: it writes where it is to its output
-#     {"kill": pid}, and all that descends from it              ⇒   {"killed": pid}
-#                                                     unasked   ⇒   {"ended": pid, "status": exit code or minus signal}
+#                                                                  unasked   ⇒   {"ended": pid, "status": exit code or
+#                                                                                 minus signal}
 #
-# Status and orphans are reported in order: after {"killed"}, nothing of that worker is left.
+# Status and orphans are reported in order: after the reply to {"kill"}, nothing of that worker is left.
 
 
 PATIENCE_S = 10.0
@@ -329,23 +326,22 @@ PATIENCE_S = 10.0
 def keep() -> NoReturn:
     """Makes this process the zygote."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends what it must
-    for module in json.loads(sys.argv[3]):  # after argv[1], the paths, and argv[2], how workers are started
+    for module in json.loads(sys.argv[2]):  # after argv[1], the paths
         with contextlib.suppress(Exception):  # the job that needs it says so
             importlib.import_module(module)
-    zygote = Zygote(take_over_stdin(), can_fork=_can_fork(sys.argv[2]))
+    zygote = Zygote(take_over_stdin(), _can_fork())
     try:
         zygote.serve()
     finally:
         zygote.workers.clear()
-        with contextlib.suppress(Closed):
-            zygote.kill(0)
+        zygote.kill(0)
         os._exit(0)
 
 
-def _can_fork(how: str) -> bool:
+def _can_fork() -> bool:
     """Threads do not survive a fork, but the locks that they hold do."""
     # Forks of a process whose backend had started hung each time (jax 0.10.2, 13 to 16 threads).
-    if how == "spawn" or sys.platform != "linux" or psutil.Process().num_threads() > 1:
+    if sys.platform != "linux" or psutil.Process().num_threads() > 1:
         return False
     gc.collect()
     gc.freeze()  # the workers' collector shall not touch, and thereby copy, what they share
@@ -354,8 +350,7 @@ def _can_fork(how: str) -> bool:
 
 class Zygote:
     def __init__(self, control: Channel, can_fork: bool) -> None:
-        self.control = control
-        self.can_fork = can_fork
+        self.control, self.can_fork = control, can_fork
         self.workers: set[int] = set()
         subprocesses.adopt_orphans()
         self.wake, signalling = os.pipe()
@@ -363,41 +358,45 @@ class Zygote:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(signalling, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler would write nothing there
-        self.parent = _handle_of(os.getppid())
 
     def serve(self) -> None:
         """Until whoever started this process is gone."""
-        sources = [self.control, self.wake, *([] if self.parent is None else [self.parent])]
+        parent = _handle_of(os.getppid())
+        sources = [self.control, self.wake, *([] if parent is None else [parent])]
         # A process that it forked may keep its end of the connection open, so wait for its own end.
-        while self.parent not in (ready := wait_readable(sources, None)):
+        while parent not in (ready := wait_readable(sources, None)):
             if self.wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.wake, 4096)
                 self.reap()
-            if self.control in ready:
-                try:
+            try:
+                if self.control in ready:
                     self.control.take()
-                    while (message := self.control.pop()) is not None:
-                        match message.document:
-                            case {"start": number}:
-                                self.start(number, message.fds)
-                            case {"ask": pid}:
-                                self.ask(pid)
-                            case {"kill": pid}:
-                                self.kill(pid)
-                except Closed:
-                    return
+                while (message := self.control.pop()) is not None:
+                    self.obey(message)
+            except Closed:
+                return
 
-    def start(self, number: int, fds: Sequence[int]) -> None:
+    def obey(self, message: Message) -> None:
+        match message.document:
+            case {"start": _, "number": number}:
+                self.control.send({"number": number, "pid": self.start(message.fds)})
+            case {"kill": pid, "number": number}:
+                self.kill(pid)
+                self.control.send({"number": number})
+            case {"ask": pid} if pid in self.workers:
+                os.kill(pid, signal.SIGUSR1)
+
+    def start(self, fds: Sequence[int]) -> int:
         try:
-            how, pid = self._fork(fds) if self.can_fork else self._spawn(fds)
+            pid = self._fork(fds) if self.can_fork else self._spawn(fds)
         finally:
             for fd in fds:
                 os.close(fd)
         self.workers.add(pid)
-        self.control.send({"started": number, "pid": pid, "how": how})
+        return pid
 
-    def _fork(self, fds: Sequence[int]) -> tuple[str, int]:
+    def _fork(self, fds: Sequence[int]) -> int:
         try:
             with warnings.catch_warnings():
                 # JAX warns about forks, because a program that has used JAX has threads. This one has none.
@@ -410,35 +409,24 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             begin(*fds)
-        return "fork", pid
+        return pid
 
-    def _spawn(self, fds: Sequence[int]) -> tuple[str, int]:
-        connection, output = fds
-        child = subprocess.Popen(
-            [*sys.orig_argv[: sys.orig_argv.index("-c")], "-c", BOOT, sys.argv[1], str(connection), str(output)],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-        )
+    def _spawn(self, fds: Sequence[int]) -> int:
+        python = sys.orig_argv[: sys.orig_argv.index("-c")]
+        command = [*python, "-c", BOOT, sys.argv[1], *map(str, fds)]
+        child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
         child.returncode = 0  # `reap` waits for it, and Popen must not
-        return "spawn", child.pid
-
-    def ask(self, pid: int) -> None:
-        if pid in self.workers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
+        return child.pid
 
     def kill(self, pid: int) -> None:
         """Ends a worker, what descends from it, and what others have left behind."""
         until = monotonic() + PATIENCE_S
         # Repeat: processes that a killed process started become children of this one, and visible, only after it is
         # gone.
-        while victims := self._victims(pid):
+        while (victims := self._victims(pid)) and monotonic() < until:
             subprocesses.kill(victims)
             self.reap()
-            if monotonic() > until or not self._victims(pid):
-                break
             sleep(0.0003)
-        self.control.send({"killed": pid})
 
     def _victims(self, pid: int) -> list[int]:
         roots = [child for child in children(os.getpid()) if child == pid or child not in self.workers]
@@ -446,17 +434,13 @@ class Zygote:
 
     def reap(self) -> None:
         """Takes note of all children that have ended, workers and adopted ones."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid in self.workers:
-                self.workers.discard(pid)
-                with contextlib.suppress(Closed):
-                    self.control.send({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+        with contextlib.suppress(ChildProcessError):  # none is left
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                if pid in self.workers:
+                    self.workers.discard(pid)
+                    with contextlib.suppress(Closed):
+                        self.control.send({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
 
 
 def _handle_of(pid: int) -> int | None:
@@ -483,48 +467,6 @@ ZYGOTE_BOOT = (
 #
 # A pool can give its workers additional variables and settings (`Pool(environ=, jax_config=)`). This process keeps its
 # own. Otherwise another thread, or a compilation at the same time, would see values for the workers.
-
-
-PLAIN = (bool, int, float, str, type(None))
-
-
-def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns `environ` if a process can have these variables.
-
-    Raises:
-        UsageError: a name or a value is not valid, or JAX would ignore it.
-    """
-    for name, value in environ.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise UsageError(f"environ has the name {name!r}", "names of environment variables, such as XLA_FLAGS")
-        if not isinstance(value, str) or "\0" in value:
-            text = str(value).replace("\0", "")
-            raise UsageError(f"environ has {name}={value!r}", "text without NUL characters", f"{name!r}: {text!r}")
-        if (setting := name.lower()) in jax_settings():
-            # The settings of this process go to each worker, and override what JAX read at its start.
-            raise UsageError(
-                f"environ has {name}, by which JAX would set {setting} once, at the start of a process",
-                "variables that aren't settings of JAX",
-                f"jax_config={{{setting!r}: ...}}",
-            )
-    return dict(environ)
-
-
-def check_jax_config(jax_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `jax_config` if JAX has these settings. JAX checks the values in the worker.
-
-    Raises:
-        UsageError: there is no such setting, or the value is of a kind that it cannot have.
-    """
-    here = jax_settings()
-    for name, value in jax_config.items():
-        if name not in here:
-            raise UsageError(f"jax_config has {name!r}, which isn't a setting of JAX", one_of(here, str(name)))
-        if type(here[name]) is bool and type(value) is not bool:
-            raise UsageError(f"jax_config has {name}={value!r}", "True or False")
-        if not isinstance(value, PLAIN):
-            raise UsageError(f"jax_config has {name}={value!r}", "text, a number, True, False or None")
-    return dict(jax_config)
 
 
 def capture_state(

@@ -83,7 +83,7 @@ from benchax.results.experiment import Curve, Facts, Point, point_at
 from benchax.results.profile import Device, Profile
 from benchax.stats.intervals import median_interval, quantile
 from benchax.units import count, number, percent, plural, size
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 MOST_DEVICES = 64
 # Fewer than six readings have no two that enclose the median with 95 %.
@@ -281,7 +281,6 @@ def measure_meshes(usual: str, x_label: str, asked: Asked) -> Measure:
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-@task
 def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) -> DeviceSweep:
     case, batch, meshes, seed = argument
     say("inputs")
@@ -475,7 +474,6 @@ def check_numbers(said: str, numbers: Any) -> tuple[int, ...]:
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-@task
 def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
     piped, seed = argument
     count = len(piped.stages)

@@ -49,7 +49,7 @@ from benchax.results.experiment import Facts, VariantRow
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
 from benchax.watching.compiles import watch_cache
-from benchax.workers.task import Say, task
+from benchax.workers.task import Say
 
 # ---- flags of XLA ---------------------------------------------------------------------------------------------------
 
@@ -257,7 +257,6 @@ def _sentence(c: Comparison, pairs: Sequence[Pair]) -> str:
     return f"a start with a filled cache {word} {saved} of building ({speedup(c)})"
 
 
-@task
 def start(argument: tuple[Case, int, str], say: Say) -> Start:
     """In the worker: builds the case once. The inputs come first: making them compiles small programs, which are not of
     the case."""
