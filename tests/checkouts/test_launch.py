@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from benchax.checkouts import launch
 from benchax.checkouts.launch import MARK, Launch, Selection, check_version, clean_environ, ensure_environment
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.model import Version
-from benchax.paired_runs.partners import Service, start_partners
+from benchax.paired_runs.partners import Partner, prepare_case
 
 OLD = "0.9.2"
 # As uv 0.9 and pip 23 say it.
@@ -136,11 +137,10 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
         "import benchax, hypothesis\n@benchax.benchmark(args=('f32[8]',))\ndef mine(x): return x\n"
     )
 
-    with start_partners(
-        [Launch(Version("old", jax=OLD), str(python), tmp_path)], Selection(("bench_mine.py",)), None
-    ) as (one,):
+    launch, chosen = Launch(Version("old", jax=OLD), str(python), tmp_path), Selection(("bench_mine.py",))
+    with closing(Partner(launch, chosen, None)) as one:
         listing = one.listing()
-        warm = one.ask(Service.prepare, 0)
+        warm = one.ask(prepare_case, (chosen, 0))
 
     assert (listing.environment.jax, [case.name for case in listing.cases]) == (OLD, ["mine"])
     assert warm.iterations > 0
@@ -150,7 +150,7 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
 def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
     other = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
 
-    with start_partners([other], Selection(("jax.numpy:sin", "f32[8]")), None) as (one,):
+    with closing(Partner(other, Selection(("jax.numpy:sin", "f32[8]")), None)) as one:
         listing = one.listing()
 
     assert listing.broken[0].message.startswith("jax 0.9.1 was requested, and jax ")

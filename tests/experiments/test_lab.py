@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from benchax.experiments.lab import (
     to_host,
 )
 from benchax.options import DEFAULTS, resolve
-from benchax.paired_runs.partners import Service, start_partners
+from benchax.paired_runs.partners import Partner, give_outputs, prepare_case
 from benchax.progress import ProgressEvent
 
 
@@ -110,12 +110,12 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
         return (x * float(Path("factor").read_text())) ** power + shift
 
     def look(sides, chosen, max_time_s, progress):
-        with start_partners(sides, chosen, None) as partners:
-            seen.extend(partner.listing() for partner in partners)
-            for partner, listing in zip(partners, seen, strict=True):
-                ((number, _),) = listing.cases.values()
-                partner.ask(Service.prepare, number)
-                outputs.append(partner.ask(Service.outputs, None)[0].tobytes())
+        for side in sides:
+            with closing(Partner(side, chosen, None)) as partner:
+                seen.append(partner.listing())
+                ((number, _),) = seen[-1].cases.values()
+                partner.ask(prepare_case, (chosen, number))
+                outputs.append(partner.ask(give_outputs, None)[0].tobytes())
         return [compared(1, 1.0)]
 
     outputs: list[bytes] = []

@@ -50,7 +50,7 @@ def test_to_read_a_job_with_large_arrays_is_no_work_that_was_left(
             clocks.wall += 0.1
             clocks.processor += 0.1
             self.jobs -= 1
-            return Message({"job": self.jobs, "environ": {}}) if self.jobs >= 0 else None
+            return Message({"job": self.jobs, "state": {"environ": {}}}) if self.jobs >= 0 else None
 
     ours, theirs = socket.socketpair()
     ran: list[int] = []

@@ -572,10 +572,6 @@ class Turns:
         """The leaves as they travel: a typed key is its data."""
         return [np.asarray(data_of(leaf)) for leaf in jax.tree.leaves(self.version.subject.outputs)]
 
-    def agreement(self, baseline: Sequence[np.ndarray]) -> Numerics:
-        """How far its outputs are from the leaves that the baseline gave."""
-        return compare(tuple(self.outputs), tuple(baseline), against="baseline")
-
 
 def imported_jax() -> str:
     """Returns the version that the module itself says: what is installed may not be what was found first."""

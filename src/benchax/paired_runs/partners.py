@@ -1,69 +1,35 @@
-"""Two processes that take turns: what each of them does, and the other end, which starts and asks it."""
+"""Two processes of different versions that take turns: what each of them does, and the other end, which starts and asks
+it.
+
+Each is a worker (`workers/pool.py`) whose keeper runs in the environment of its version, on one core. It stays from one
+request to the next, and keeps the case that it has prepared.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import gc
-import os
-import signal
-import socket
 import subprocess
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import Any, TypeVar, get_type_hints
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from benchax import subprocesses
 from benchax.case import Case
 from benchax.checkouts.launch import Launch, Selection, clean_environ
 from benchax.discovery import collect
 from benchax.environment import capture
-from benchax.errors import BenchaxError
-from benchax.json_values import decode_value, encode_value
-from benchax.machine.noise import paused_gc
+from benchax.errors import NotMeasured
 from benchax.measuring import paired
-from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.jax_settings import without_cache
+from benchax.measuring.jax_settings import apply_settings
 from benchax.measuring.paired import SideFacts, Turns
-from benchax.model import CaseId, Environment, Failure, Numerics, Options
+from benchax.model import CaseId, Environment, Failure, Options
 from benchax.options import resolve
-from benchax.workers.channel import Channel, Closed, Garbled, Message, pack, take_over_stdin, unpack, wait_readable
-from benchax.workers.conversation import Output, describe_end
+from benchax.workers.pool import Pool
+from benchax.workers.task import A, CallLimits, R, Say, Task
 
-# ---- partner ---------------------------------------------------------------------------------------------------------
-#
-# One of two processes that take turns: it loads the cases in its own environment, and answers requests.
-#
-# Requests come over its standard input, which is a socket. Output of the user's code goes elsewhere and disturbs
-# nothing.
-#
-# A request is a call of a method of `Service`. Its argument and its result travel by their annotations
-# (`workers/channel.py`); the stages on the way are announced:
-#
-#     {"do": "sample"}, argument   ⇒   {"stage": name} …, then {}, result; or {"failure"}
-#
-# It ends when the connection ends, or when the process that started it ends.
-
-
-def begin(argument: dict[str, Any]) -> None:
-    """Serves until the connection ends.
-
-    Args:
-        argument: the process that has started this one (parent).
-    """
-    subprocesses.die_with_parent(argument["parent"])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
-    channel = take_over_stdin()
-    faulthandler.enable(2)
-    service = Service(lambda stage: channel.send({"stage": stage}))
-    # The ordinary end is that whoever asked has enough samples, or has died; there is nobody left to tell.
-    with paused_gc(), without_cache(), contextlib.suppress(Closed):
-        while (message := channel.receive()) is not None:
-            channel.send(*service.answer(message))
+# ---- in the worker ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -98,79 +64,64 @@ class WarmCase:
 
 
 @dataclass
-class Service:
-    """Answers requests, about one case at a time."""
+class Kept:
+    """The cases of a process, and the one that it has prepared. It keeps them from one request to the next."""
 
-    tell: Callable[[str], None]
-    """Told of each stage of preparing."""
-    stage: str = "import"
     cases: Sequence[Case] = ()
     options: Sequence[Options] = ()
     turns: Turns | None = None
 
-    def list_cases(self, argument: Selection) -> Listing:
-        self.cases, broken = collect(argument.what, argument.pattern, argument.params)
-        self.options = [resolve(None, each.options, argument.options, project=each.folder) for each in self.cases]
-        listed = [(case.id, options.timeout_s) for case, options in zip(self.cases, self.options, strict=True)]
-        return Listing(tuple(listed), tuple(broken), capture(), paired.imported_jax())
-
-    def prepare(self, argument: int) -> WarmCase:
-        """The case of this number."""
-        self.turns = None
-        gc.collect()
-        self.turns = ready = paired.prepare_turns(self.cases[argument], self.options[argument].seed, self._enter)
-        facts, signature = ready.version.facts, ready.version.inputs.signature
-        return WarmCase(facts, signature, ready.iterations, ready.call_ns)
-
-    def sample(self, argument: int) -> tuple[int, int]:
-        """(nanoseconds of this number of calls, programs that were compiled in all samples of the case)."""
-        self.stage = "rounds"
-        return self._ready.sample(argument), self._ready.version.facts.compiles
-
-    def outputs(self, argument: None) -> list[np.ndarray]:
-        self.stage = "outputs"
-        return self._ready.outputs
-
-    def compare(self, argument: list[np.ndarray]) -> Numerics:
-        """With the outputs of the baseline."""
-        self.stage = "outputs"
-        return self._ready.agreement(argument)
-
     @property
-    def _ready(self) -> Turns:
+    def ready(self) -> Turns:
         if self.turns is None:
-            raise BenchaxError("no case was prepared")
+            raise NotMeasured("the process that had prepared the case has ended")
         return self.turns
 
-    def _enter(self, stage: str) -> None:
-        self.stage = stage
-        self.tell(stage)
 
-    def answer(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
-        try:
-            method = getattr(Service, message.document["do"])
-            takes, gives = _kinds(method)
-            return {}, pack(method(self, unpack(message.sections, takes)), gives)
-        except (Exception, SystemExit) as error:
-            return {"failure": encode_value(diagnose(error, self.stage), Failure)}, ()
+_kept = Kept()
 
 
-@cache
-def _kinds(method: Callable[..., Any]) -> tuple[Any, Any]:
-    """The annotations of the argument and of the result."""
-    hints = get_type_hints(method)
-    return hints["argument"], hints["return"]
+def list_cases(selection: Selection, say: Say) -> Listing:
+    say("import")
+    _kept.cases, broken = collect(selection.what, selection.pattern, selection.params)
+    _kept.options = [resolve(None, each.options, selection.options, project=each.folder) for each in _kept.cases]
+    # A persistent cache would be filled by the first pair, and later ones time looking things up.
+    apply_settings({"jax_enable_compilation_cache": False})
+    gc.disable()
+    listed = [(case.id, options.timeout_s) for case, options in zip(_kept.cases, _kept.options, strict=True)]
+    return Listing(tuple(listed), tuple(broken), capture(), paired.imported_jax())
 
 
-SERVE = """
-from benchax.paired_runs.partners import begin
-begin(argument)
+def prepare_case(argument: tuple[Selection, int], say: Say) -> WarmCase:
+    """The case of this number."""
+    selection, number = argument
+    if not _kept.cases:  # this process has taken the place of one that ended
+        list_cases(selection, say)
+    _kept.turns = None
+    gc.collect()
+    _kept.turns = ready = paired.prepare_turns(_kept.cases[number], _kept.options[number].seed, say)
+    facts, signature = ready.version.facts, ready.version.inputs.signature
+    return WarmCase(facts, signature, ready.iterations, ready.call_ns)
+
+
+def sample_case(iterations: int, say: Say) -> tuple[int, int]:
+    """(nanoseconds of this number of calls, programs that were compiled in all samples of the case)."""
+    say("rounds")
+    return _kept.ready.sample(iterations), _kept.ready.version.facts.compiles
+
+
+def give_outputs(argument: None, say: Say) -> list[np.ndarray]:
+    say("outputs")
+    return _kept.ready.outputs
+
+
+# ---- the other end ---------------------------------------------------------------------------------------------------
+
+KEEP = """
+from benchax.workers import worker
+worker.keep(argument)
 """
 """A program for `Launch.command`."""
-LAST_WORDS_S = 2.0
-A = TypeVar("A")
-R = TypeVar("R")
-Listen = Callable[[str], None]
 
 
 class Lost(Exception):
@@ -182,34 +133,19 @@ class Lost(Exception):
 
 
 class Partner:
-    """A process that alternates with another. Use `start_partners`."""
+    """A process that alternates with another, on one core. It starts when it is needed, and again after its end."""
 
     def __init__(self, launch: Launch, selection: Selection, core: int | None) -> None:
-        self.version, self.label, self.stage = launch.version, launch.version.label, "start"
-        ours, theirs = socket.socketpair()
-        reading, writing = os.pipe()
-        self.channel, self.output = Channel(ours), Output(reading)
-        with theirs, os.fdopen(writing, "wb") as printed:
-            self.process = subprocess.Popen(
-                launch.command(SERVE, {"parent": os.getpid()}, core),
-                stdin=theirs.fileno(),
-                stdout=printed,
-                stderr=printed,
-                cwd=launch.folder,
-                env=clean_environ(),
-                start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
-            )
-        # `listing` reads the answer, so that processes started together look for their cases at the same time.
-        self._send(Service.list_cases, selection)
-
-    @property
-    def is_alive(self) -> bool:
-        return self.channel.fileno() >= 0
+        self.version, self.label, self.selection = launch.version, launch.version.label, selection
+        command = launch.command(KEEP, ["benchax.paired_runs.partners"], core)
+        start_keeper = partial(subprocess.Popen, command, cwd=launch.folder, env=clean_environ())
+        self._pool = Pool(warm=False, start_keeper=start_keeper)
+        self.renew, self.close = self._pool.renew, self._pool.close
 
     def listing(self) -> Listing:
         """Returns the cases that the process has found."""
         try:
-            found = self._answer(Service.list_cases, None, lambda stage: None)
+            found = self.ask(list_cases, self.selection)
         except Lost as lost:
             return Listing(broken=(lost.failure,))
         if self.version.jax not in (None, found.jax):
@@ -220,89 +156,29 @@ class Partner:
 
     def ask(
         self,
-        method: Callable[[Service, A], R],
+        task: Task[A, R],
         argument: A,
         limit_s: float | None = None,
-        listen: Listen = lambda stage: None,
+        listen: Callable[[str], None] = lambda stage: None,
     ) -> R:
-        """The result of this method of the service there.
+        """The result of this task there.
 
         Args:
-            limit_s: seconds for each stage on the way; then it is ended.
+            limit_s: seconds for each stage but the import of the cases; then the process is ended.
             listen: told of each stage.
 
         Raises:
-            Lost: it has failed, took too long, or is gone (`is_alive`).
+            Lost: it has failed, took too long, or is gone.
         """
-        self.stage = method.__name__
-        self._send(method, argument)
-        return self._answer(method, limit_s, listen)
 
-    def _send(self, method: Callable[[Service, A], Any], argument: A) -> None:
-        # Reading the answer finds out that it is gone, and why.
-        with contextlib.suppress(Closed):
-            self.channel.send({"do": method.__name__}, pack(argument, _kinds(method)[0]))
+        def tell(message: dict[str, Any]) -> None:
+            listen(f"{message['stage']} of {self.label}")
 
-    def _answer(self, method: Callable[[Service, Any], R], limit_s: float | None, listen: Listen) -> R:
-        while True:
-            message = self._receive(limit_s)
-            match message.document:
-                case {"stage": stage}:
-                    self.stage = stage
-                    listen(f"{stage} of {self.label}")
-                case {"failure": failure}:
-                    raise Lost(self._name(decode_value(failure, Failure)))
-                case _:
-                    return unpack(message.sections, _kinds(method)[1])
-
-    def _receive(self, limit_s: float | None) -> Message:
-        try:
-            while (message := self.channel.pop()) is None:
-                ready = wait_readable([self.channel, *self.output.sources], limit_s)
-                if not ready:
-                    self.close()
-                    raise Lost(self._name(Failure("timeout", self.stage, f"no end within {limit_s:g} s")))
-                if self.output in ready:
-                    self.output.pump()
-                if self.channel in ready:
-                    self.channel.take()
-        except (Closed, Garbled):
-            raise self._describe_loss() from None
-        return message
+        limits = CallLimits(lambda stage: None if stage in ("start", "import") else limit_s)
+        answer = self._pool.call(task, argument, limits, shows_output=False, on_message=tell)
+        if isinstance(answer, Failure):
+            raise Lost(self._name(answer))
+        return answer
 
     def _name(self, failure: Failure) -> Failure:
         return replace(failure, stage=f"{failure.stage} of {self.label}")
-
-    def _describe_loss(self) -> Lost:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(LAST_WORDS_S)
-        self.output.drain()
-        words = [line for line in self.output.text().splitlines() if line.strip()]
-        code = self.process.poll()
-        self.close()
-        how = "closed its connection" if code is None else f"ended with {describe_end(code)}"
-        message = f"the process {how}{f'; its last output: {words[-1]}' if words else ''}"
-        return Lost(self._name(Failure("crashed", self.stage, message, traceback="\n".join(words))))
-
-    def close(self) -> None:
-        """Ends it, and what it has started."""
-        if self.process.poll() is None:
-            subprocesses.kill_tree(self.process.pid)
-            self.process.wait()
-        self.channel.close()
-        self.output.close()
-
-
-@contextmanager
-def start_partners(
-    launches: Sequence[Launch], selection: Selection, core: int | None
-) -> Generator[list[Partner], None, None]:
-    """Processes of these versions, on one core. None of them is left afterwards."""
-    partners: list[Partner] = []
-    try:
-        for launch in launches:
-            partners.append(Partner(launch, selection, core))
-        yield partners
-    finally:
-        for each in partners:
-            each.close()

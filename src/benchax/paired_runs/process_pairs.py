@@ -31,9 +31,10 @@ from benchax.json_values import Json
 from benchax.machine import noise
 from benchax.measuring.paired import WAKING_NS, PairedAnswer, SideFacts, take_rounds
 from benchax.model import Comparison, Environment, Remark
+from benchax.numerics import compare
 from benchax.options import DEFAULTS
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
-from benchax.paired_runs.partners import Lost, Service, WarmCase, start_partners
+from benchax.paired_runs.partners import Listing, Lost, Partner, WarmCase, give_outputs, prepare_case, sample_case
 from benchax.paired_runs.session import take_groups
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import ALPHA
@@ -97,7 +98,7 @@ def compare_launches(
 
 
 class ProcessPair:
-    """Two processes on one core, and the cases that each has found. A crash ends both, and `revive` starts them again.
+    """Two processes on one core, and the cases that each has found.
 
     Args:
         launches: baseline, candidate.
@@ -112,37 +113,28 @@ class ProcessPair:
         report: Listener,
     ) -> None:
         self.rng = rng
-        self._launches, self._selection, self._report = launches, selection, report
+        report(ProgressEvent("starting a pair of processes"))
         # Don't use `rng`, whose seed is the same in each comparison: two comparisons at once would share a core again
         # and again.
-        self._core = random.choice(cores) if cores else None
-        self._processes = ExitStack()
-        self._start()
-
-    def _start(self) -> None:
-        self._report(ProgressEvent("starting a pair of processes"))
-        order = self.rng.sample((0, 1), 2)
-        launches = [self._launches[i] for i in order]
-        started = self._processes.enter_context(start_partners(launches, self._selection, self._core))
+        core = random.choice(cores) if cores else None
+        self.partners = [Partner(launch, selection, core) for launch in launches]
+        found: dict[int, Listing] = {}
         try:
-            self.partners = [started[order.index(i)] for i in (0, 1)]
-            self.listings = [partner.listing() for partner in self.partners]
+            for i in rng.sample((0, 1), 2):
+                found[i] = self.partners[i].listing()
         except BaseException:
             self.close()
             raise
+        self.listings = [found[0], found[1]]
 
-    @property
-    def is_alive(self) -> bool:
-        return all(partner.is_alive for partner in self.partners)
-
-    def revive(self) -> None:
-        """Starts both again, if one of them has ended after both had found cases."""
-        if not self.is_alive and all(listing.cases for listing in self.listings):
-            self.close()
-            self._start()
+    def renew(self) -> None:
+        """The next case gets new processes: one that has prepared other cases is no match for a new one."""
+        for partner in self.partners:
+            partner.renew()
 
     def close(self) -> None:
-        self._processes.close()
+        for partner in self.partners:
+            partner.close()
 
     def why_empty(self) -> UsageError:
         """Why neither has found a case."""
@@ -174,7 +166,6 @@ class ProcessPairSamples(PairedSamples):
         skips_equal: bool = True,
     ) -> None:
         """One pair more, of one block whatever the effort is."""
-        pool.revive()
         for i, listing in enumerate(pool.listings):
             if self.paired_run.case not in listing.cases:
                 self.failures[i] = listing.why_missing(pool.partners[i].label)
@@ -183,12 +174,13 @@ class ProcessPairSamples(PairedSamples):
             self._take_turns(pool, process, say)
         except Lost as lost:
             self.failures[self.side_in(lost.failure.stage)] = lost.failure
+            pool.renew()
 
     def _take_turns(self, pair: ProcessPair, process: int, say: Callable[[str], None]) -> None:
         (_, limit_s), ready = pair.listings[0].cases[self.paired_run.case], dict[int, WarmCase]()
         for i in pair.rng.sample((0, 1), 2):
-            number, _ = pair.listings[i].cases[self.paired_run.case]
-            ready[i] = pair.partners[i].ask(Service.prepare, number, limit_s, say)
+            one, (number, _) = pair.partners[i], pair.listings[i].cases[self.paired_run.case]
+            ready[i] = one.ask(prepare_case, (one.selection, number), limit_s, say)
         facts = [ready[i].facts for i in (0, 1)]
         # The same in all pairs.
         iterations = self.groups[0].answer.iterations if self.groups else ready[0].iterations
@@ -213,7 +205,7 @@ def _take_samples(
 
     def sample(i: int) -> int:
         # Wait for each answer before asking the other one: two that compute at once would share the core.
-        ns, facts[i].compiles = pair.partners[i].ask(Service.sample, iterations, limit_s)
+        ns, facts[i].compiles = pair.partners[i].ask(sample_case, iterations, limit_s)
         return ns
 
     unused = UNUSED_ROUNDS if call_ns <= ROUNDS[1][0] else 0
@@ -223,14 +215,13 @@ def _take_samples(
 
 
 def _compare_outputs(pair: ProcessPair, candidate: SideFacts, limit_s: float | None) -> str:
-    """Notes how far the outputs agree; returns why they were not compared, if both are still there."""
+    """Notes how far the outputs agree; returns why they were not compared, if so."""
     try:
-        outputs = pair.partners[0].ask(Service.outputs, None, limit_s)
-        candidate.agreement = pair.partners[1].ask(Service.compare, outputs, limit_s)
+        expected, actual = (partner.ask(give_outputs, None, limit_s) for partner in pair.partners)
     except Lost as lost:
-        if not pair.is_alive:
-            raise
+        pair.renew()
         return f"the outputs were not compared, because {lost.failure.message}"
+    candidate.agreement = compare(tuple(actual), tuple(expected), against="baseline")
     return ""
 
 

@@ -117,14 +117,14 @@ class Conversation:
         worker: Worker,
         job: Job,
         sections: Sequence[Bytes],
-        state: dict[str, Any],
+        state: dict[str, Any] | None,
         on_message: Listener = ignore,
     ) -> None:
         """Sends the job, without waiting for what comes of it.
 
         Args:
             sections: the pickled argument.
-            state: what is to hold in the worker (see `capture_state`).
+            state: what is to hold in the worker (see `capture_state`); None: what holds there.
         """
         self.keeper, self.worker, self.job, self.on_message = keeper, worker, job, on_message
         worker.jobs += 1
@@ -134,7 +134,8 @@ class Conversation:
         self.has_begun = False
         worker.output.begin(job.shows_output)
         name = f"{job.task.__module__}:{job.task.__qualname__}"
-        document = {"job": self.number, "task": name, "memory_limit_bytes": job.limits.memory_bytes, **state}
+        limit = job.limits.memory_bytes
+        document = {"job": self.number, "task": name, "memory_limit_bytes": limit, "state": state}
         self.budget = Budget(job.limits)
         try:
             worker.channel.send(document, sections, timeout_s=SEND_S)
@@ -410,29 +411,38 @@ class Worker:
         self.output.close()
 
 
-class ZygoteClient:
-    def __init__(self, preload: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Starts the zygote, which imports `preload` before anything else, and does not wait for it.
+StartKeeper = Callable[..., subprocess.Popen[Any]]
+"""`subprocess.Popen` of a program that becomes the zygote; gets its streams."""
 
-        Args:
-            environ: variables that it has on top of those of this process.
-        """
+
+def start_keeper(preload: Sequence[str], environ: Mapping[str, str], **how: Any) -> subprocess.Popen[Any]:
+    """Starts a zygote in this Python.
+
+    Args:
+        preload: it imports these modules before anything else.
+        environ: variables that it has on top of those of this process.
+    """
+    # Flags of this interpreter that change what code does.
+    flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    command = [sys.executable, *flags, "-c", ZYGOTE_BOOT, json.dumps(import_paths()), json.dumps(preload)]
+    # OpenBLAS would start threads, and a process with threads must not fork. Each job brings its own value.
+    return subprocess.Popen(command, env={**os.environ, **environ, "OPENBLAS_NUM_THREADS": "1"}, **how)
+
+
+class ZygoteClient:
+    def __init__(self, start_keeper: StartKeeper) -> None:
+        """Starts the zygote, and does not wait for it."""
         self.workers: dict[int, Worker] = {}
         self.reply: dict[str, Any] = {}
         self.count = 0
         self.errors = tempfile.TemporaryFile(prefix="benchax-")  # noqa: SIM115 - lives as long as the process
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        # Flags of this interpreter that change what code does.
-        flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, *flags, "-c", ZYGOTE_BOOT, json.dumps(import_paths()), json.dumps(preload)],
+            self.process = start_keeper(
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self.errors,
-                # OpenBLAS would start threads, and a process with threads must not fork. Each job brings its own value.
-                env={**os.environ, **environ, "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
             )
 

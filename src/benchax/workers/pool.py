@@ -17,6 +17,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchax.environment import memory_on_demand
@@ -24,7 +25,7 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
-from benchax.workers import pickling
+from benchax.workers import conversation, pickling
 from benchax.workers.channel import Closed, Garbled
 from benchax.workers.conversation import (
     CannotStart,
@@ -32,6 +33,7 @@ from benchax.workers.conversation import (
     Conversation,
     Job,
     Listener,
+    StartKeeper,
     Worker,
     ZygoteClient,
     ignore,
@@ -55,6 +57,8 @@ class Pool:
             setting of JAX goes into `jax_config` instead, because workers get the settings of this process.
         jax_config: settings of JAX for the workers, by name, as `jax.config.update` takes them. This process keeps its
             own.
+        start_keeper: starts the keeper of workers of another version, which runs `worker.keep`. They share no state
+            with this process, and nothing looks at what a job has left.
 
     Raises:
         NotAvailable: this JAX has no such setting.
@@ -68,13 +72,16 @@ class Pool:
         preload: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         jax_config: Mapping[str, Any] | None = None,
+        start_keeper: StartKeeper | None = None,
     ) -> None:
-        self.warm, self.reuse, self.preload = warm, reuse, tuple(preload)
+        self.warm, self.reuse = warm, reuse
         self.environ = memory_on_demand() | dict(environ or {})
         self.jax_config = dict(jax_config or {})
         # Workers pass over settings that they do not know, and a measurement would take that for the usual value.
         if unknown := sorted(self.jax_config.keys() - jax_settings().keys()):
             raise NotAvailable(f"this JAX has no setting {', '.join(unknown)}")
+        self._is_foreign = start_keeper is not None
+        self._start_keeper = start_keeper or partial(conversation.start_keeper, tuple(preload), self.environ)
         self._lock = threading.Lock()
         self._keeper: ZygoteClient | None = None
         self._ready: list[Worker] = []
@@ -157,15 +164,15 @@ class Pool:
             if conclusion.doubt or not self.reuse:
                 self._has_killed = self._has_killed or bool(conclusion.doubt)
                 self._discard([worker])
-            else:
+            elif not self._is_foreign:
                 keeper.kill()
             if not conclusion.is_stale:
                 return conclusion.outcome
         text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {conclusion.doubt}"
         return Failure("error", "start", text)
 
-    def _state(self) -> dict[str, Any]:
-        return capture_state(self._conditions[1], self.environ, self.jax_config)
+    def _state(self) -> dict[str, Any] | None:
+        return None if self._is_foreign else capture_state(self._conditions[1], self.environ, self.jax_config)
 
     def _discard(self, workers: Sequence[Worker]) -> None:
         self._ready = [worker for worker in self._ready if worker not in workers]
@@ -178,7 +185,7 @@ class Pool:
         hardly longer than one. Raises `CannotStart`."""
         self._drop_what_does_not_serve()
         if self._keeper is None:
-            self._keeper = ZygoteClient(self.preload, self.environ)
+            self._keeper = ZygoteClient(self._start_keeper)
         if len(self._ready) < count:
             wanted = max(2, count) if self._has_killed and self.reuse else count
             new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
@@ -192,7 +199,7 @@ class Pool:
         job = Job(warm_up, tuple(sorted(self._modules)), CallLimits(lambda stage: WARM_UP_S))
         content, state = [pickling.dumps(job.argument)], self._state()
         conversations = [Conversation(keeper, worker, job, content, state) for worker in workers]
-        for conclusion in [conversation.finish() for conversation in conversations]:
+        for conclusion in [each.finish() for each in conversations]:
             if conclusion.is_stale:
                 raise CannotStart(f"a worker process could not begin: {conclusion.doubt}")
             if isinstance(failure := conclusion.outcome, Failure):

@@ -113,17 +113,19 @@ def serve(channel: Channel) -> None:
             return
         if message is None:
             return
+        state = message.document["state"]
         job = Running(channel, message.document["job"], os.getpid(), imported)
-        if why := imported.find_changed() or why_busy:
+        if state and (why := imported.find_changed() or why_busy):
             channel.send({"job": job.number, "stale": why})
             return
-        if number == 1:  # not at the start, since the variables of the program come with a job
+        if state and number == 1:  # not at the start, since the variables of the program come with a job
             # The zygote must have no threads, and so NumPy and SciPy are loaded with one. jnp.linalg on CPU calls them.
-            threadpool_limits(_usual_threads(message.document["environ"]), user_api="blas")
+            threadpool_limits(_usual_threads(state["environ"]), user_api="blas")
         job.run(message)
         # They can hold large values, which would stay in memory until the next job.
         del message, job
-        _collect(number)
+        if state:
+            _collect(number)
         ended = perf_counter(), process_time()
 
 
@@ -184,13 +186,14 @@ class Running:
             resource.setrlimit(resource.RLIMIT_AS, before)
         _flush()
         # After the job, and untimed: checking takes up to 50 ms if something is still working.
-        document["doubt"] = document.get("doubt") or _leftovers(threads)
+        document["doubt"] = document.get("doubt") or (_leftovers(threads) if message.document["state"] else "")
         self.imported.note_new()  # before the answer: whoever has it may edit a file at once
         self._send(document, sections)
 
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         try:
-            restore_state(message.document)
+            if state := message.document["state"]:
+                restore_state(state)
             module, _, name = message.document["task"].partition(":")
             task = getattr(importlib.import_module(module), name)
             argument = pickling.loads(message.sections[0], message.sections[1:])
@@ -323,10 +326,10 @@ PATIENCE_S = 10.0
 """A killed process that the kernel holds on to (a dead network drive) is given up after this long."""
 
 
-def keep() -> NoReturn:
-    """Makes this process the zygote."""
+def keep(preload: Sequence[str]) -> NoReturn:
+    """Makes this process the zygote, which imports these modules."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends what it must
-    for module in json.loads(sys.argv[2]):  # after argv[1], the paths
+    for module in preload:
         with contextlib.suppress(Exception):  # the job that needs it says so
             importlib.import_module(module)
     zygote = Zygote(take_over_stdin(), _can_fork())
@@ -413,7 +416,7 @@ class Zygote:
 
     def _spawn(self, fds: Sequence[int]) -> int:
         python = sys.orig_argv[: sys.orig_argv.index("-c")]
-        command = [*python, "-c", BOOT, sys.argv[1], *map(str, fds)]
+        command = [*python, "-c", BOOT, json.dumps(import_paths()), *map(str, fds)]
         child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
         child.returncode = 0  # `reap` waits for it, and Popen must not
         return child.pid
@@ -452,7 +455,8 @@ def _handle_of(pid: int) -> int | None:
 
 
 ZYGOTE_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from benchax.workers import worker; worker.keep()"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from benchax.workers import worker; worker.keep(json.loads(sys.argv[2]))"
 )
 """With `python -c`, so that it imports from where its parent does, and not from the working directory."""
 
@@ -467,6 +471,9 @@ ZYGOTE_BOOT = (
 #
 # A pool can give its workers additional variables and settings (`Pool(environ=, jax_config=)`). This process keeps its
 # own. Otherwise another thread, or a compilation at the same time, would see values for the workers.
+#
+# Workers of another version (`Pool(start_keeper=)`) share no state. All their jobs are requests to one process, so
+# nothing looks at what a job has left.
 
 
 def capture_state(
