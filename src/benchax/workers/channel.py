@@ -91,7 +91,7 @@ class Channel:
             TimeoutError: it did not take the message within `timeout_s`.
             MemoryError: there is no room for the sections.
         """
-        views = [memoryview(section).cast("B") for section in sections]
+        views = [pickle.PickleBuffer(section).raw() for section in sections]
         text = json.dumps({"message": document, "sizes": [view.nbytes for view in views]}).encode("ascii")
         with _memory_file(views) if views else nullcontext() as beside:
             every = [*fds, beside.fileno()] if beside else fds

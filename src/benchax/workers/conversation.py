@@ -260,12 +260,8 @@ class Conversation:
 
 def describe_end(status: int) -> str:
     """SIGKILL, or exit code 3, of the status of a process."""
-    if status >= 0:
-        return f"exit code {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
+    names = {-each.value: each.name for each in signal.Signals}
+    return f"exit code {status}" if status >= 0 else names.get(status, f"signal {-status}")
 
 
 def _story(stack: list[str], words: str) -> str:

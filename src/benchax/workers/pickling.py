@@ -47,33 +47,23 @@ _Jitted: Any = type(jax.jit(lambda: None))
 
 SENT_FROM = "BENCHAX_SENT_FROM"
 """On another machine: the folder there whose files are in the working folder here."""
-BESIDE_BYTES = 2**20
-"""Buffers of at least this size travel separately from the pickle."""
 
 BY_VALUE = (type, ABCMeta, EnumMeta)
 """Metaclasses that cloudpickle knows to use again."""
 
 
-def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], None] | None = None) -> bytes:
     """Pickles `value`. Raises whatever pickling raises for a value that cannot be pickled.
 
     Args:
-        beside: receives big buffers, which `loads` then needs in the same order.
+        beside: receives the buffers of arrays, which `loads` then needs in the same order.
     """
-
-    def callback(content: pickle.PickleBuffer) -> bool:
-        """True: it stays in the pickle."""
-        is_small = content.raw().nbytes < BESIDE_BYTES
-        if beside is not None and not is_small:
-            beside(content)
-        return is_small
-
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
         with io.BytesIO() as buffer:
-            pickler = _Pickler(buffer, protocol=5, buffer_callback=callback if beside else None)
+            pickler = _Pickler(buffer, protocol=5, buffer_callback=beside)
             pickler.dump(value)
             registry = _registry()
             # After the value, whose classes and functions they share.
@@ -95,7 +85,7 @@ def loads(content: bytes | memoryview, beside: Iterable[bytes | memoryview] = ()
 
 
 def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]:
-    """Returns the pickle of a task's argument, followed by its big buffers.
+    """Returns the pickle of a task's argument, followed by the buffers of its arrays.
 
     Raises:
         UsageError: it cannot travel to another process; `name` names the argument in the message.
