@@ -140,7 +140,7 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
     launch, chosen = Launch(Version("old", jax=OLD), str(python), tmp_path), Selection(("bench_mine.py",))
     with closing(Partner(launch, chosen, None)) as one:
         listing = one.listing()
-        warm = one.ask(prepare_case, (chosen, 0))
+        warm = one.ask(prepare_case, (one.source, 0))
 
     assert (listing.environment.jax, [case.name for case in listing.cases]) == (OLD, ["mine"])
     assert warm.iterations > 0

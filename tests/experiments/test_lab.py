@@ -114,7 +114,7 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
             with closing(Partner(side, chosen, None)) as partner:
                 seen.append(partner.listing())
                 ((number, _),) = seen[-1].cases.values()
-                partner.ask(prepare_case, (chosen, number))
+                partner.ask(prepare_case, (partner.source, number))
                 outputs.append(partner.ask(give_outputs, None)[0].tobytes())
         return [compared(1, 1.0)]
 

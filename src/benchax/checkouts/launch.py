@@ -91,6 +91,10 @@ class Launch:
     python: str = sys.executable
     folder: Path = Path()
     """Where it works: relative paths and pyproject.toml."""
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables of the environment, on top of those of this process."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of JAX, which hold there before anything runs."""
     before: tuple[str, ...] = ()
     behind: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
 

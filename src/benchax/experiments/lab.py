@@ -7,23 +7,20 @@ one with results made by hand. How what was measured is judged says `variant.py`
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
 
-from benchax.case import FORWARD, Benchmark, Case
-from benchax.checkouts.launch import Launch, Selection
+from benchax.case import Case
+from benchax.checkouts.launch import Launch
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
@@ -32,7 +29,7 @@ from benchax.grouping import group_by
 from benchax.json_values import Json
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
-from benchax.measuring.jax_settings import apply_settings, jax_settings, with_settings, without_cache
+from benchax.measuring.jax_settings import jax_settings, with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
 from benchax.measuring.prepare import Prepared, prepare
@@ -193,10 +190,12 @@ class WorkerLab:
         """
         self._refuse_late()
         options = with_options(case.options, {"seed": self.options.seed})
-        content = pickling.dumps(Benchmark(replace(case, options=options, mode=FORWARD), ..., {}))
-        with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
-            one, other = (_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions))
-            found = compare_launches((one, other), Selection((FILE,)), self._left_s, self.report)
+        content = pickling.dumps(replace(case, options=options))
+        one, other = (
+            Launch(Version(each.label), environ=each.environ, settings=jax_settings() | dict(each.settings))
+            for each in conditions
+        )
+        found = compare_launches((one, other), content, self._left_s, self.report)
         return next(c for c in found if c.metric == "run")
 
     def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:
@@ -250,37 +249,6 @@ def _pool_under(condition: Condition | None) -> AbstractContextManager[Pool]:
         return nullcontext(shared_pool())
     # Its keeper is a new interpreter, and each job is a fork of it in which JAX has done nothing yet.
     return Pool(warm=False, reuse=False, environ=condition.environ, jax_config=condition.settings)
-
-
-# ---- a case under two conditions that hold from the start of a process, in pairs of processes -----------------------
-#
-# Each condition gets a folder. It has the pickled case, and a benchmark file that sets the condition and revives the
-# case. So `paired_runs/process_pairs.py` finds one case by one name in both folders.
-
-FILE, PICKLE = "bench_revived.py", "benchmark.pickle"
-_BENCH = """
-from pathlib import Path
-from benchax.experiments.lab import revive
-benchmark = revive(Path(__file__).parent)
-"""
-
-
-def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
-    folder.mkdir()
-    settings = {**jax_settings(), **condition.settings}
-    (folder / PICKLE).write_bytes(pickling.dumps((dict(condition.environ), settings, str(Path.cwd()), content)))
-    (folder / FILE).write_text(_BENCH, encoding="utf-8")
-    return Launch(Version(condition.label), folder=folder)
-
-
-def revive(folder: Path) -> Benchmark:
-    """In the process of a pair, before its backend starts: sets the condition, and gives the benchmark."""
-    environ, settings, here, content = pickling.loads((folder / PICKLE).read_bytes())
-    # This comes first: XLA reads its flags once, when the backend starts.
-    os.environ.update(environ)
-    os.chdir(here)  # where relative paths of the user's function start
-    apply_settings(settings)
-    return pickling.loads(content)
 
 
 # ---- the look at every side, once, in a worker: it is built, run, and compared with a run in float64 -----------------

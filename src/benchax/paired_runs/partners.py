@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -26,10 +26,21 @@ from benchax.measuring.jax_settings import apply_settings
 from benchax.measuring.paired import SideFacts, Turns
 from benchax.model import CaseId, Environment, Failure, Options
 from benchax.options import resolve
+from benchax.workers import pickling
 from benchax.workers.pool import Pool
 from benchax.workers.task import A, CallLimits, R, Say, Task
 
 # ---- in the worker ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CaseSource:
+    """Where a process finds its cases."""
+
+    selection: Selection | bytes
+    """Bytes are one case, pickled. Reading it can start JAX's backend, so the settings come first."""
+    settings: Mapping[str, Any]
+    """Settings of JAX."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +92,16 @@ class Kept:
 _kept = Kept()
 
 
-def list_cases(selection: Selection, say: Say) -> Listing:
+def list_cases(source: CaseSource, say: Say) -> Listing:
     say("import")
-    _kept.cases, broken = collect(selection.what, selection.pattern, selection.params)
-    _kept.options = [resolve(None, each.options, selection.options, project=each.folder) for each in _kept.cases]
+    apply_settings(dict(source.settings))
+    chosen, broken = source.selection, list[Failure]()
+    if isinstance(chosen, bytes):
+        _kept.cases, given = [pickling.loads(chosen)], {}
+    else:
+        _kept.cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
+        given = chosen.options
+    _kept.options = [resolve(None, each.options, given, project=each.folder) for each in _kept.cases]
     # A persistent cache would be filled by the first pair, and later ones time looking things up.
     apply_settings({"jax_enable_compilation_cache": False})
     gc.disable()
@@ -92,11 +109,11 @@ def list_cases(selection: Selection, say: Say) -> Listing:
     return Listing(tuple(listed), tuple(broken), capture(), paired.imported_jax())
 
 
-def prepare_case(argument: tuple[Selection, int], say: Say) -> WarmCase:
+def prepare_case(argument: tuple[CaseSource, int], say: Say) -> WarmCase:
     """The case of this number."""
-    selection, number = argument
+    source, number = argument
     if not _kept.cases:  # this process has taken the place of one that ended
-        list_cases(selection, say)
+        list_cases(source, say)
     _kept.turns = None
     gc.collect()
     _kept.turns = ready = paired.prepare_turns(_kept.cases[number], _kept.options[number].seed, say)
@@ -135,17 +152,18 @@ class Lost(Exception):
 class Partner:
     """A process that alternates with another, on one core. It starts when it is needed, and again after its end."""
 
-    def __init__(self, launch: Launch, selection: Selection, core: int | None) -> None:
-        self.version, self.label, self.selection = launch.version, launch.version.label, selection
+    def __init__(self, launch: Launch, selection: Selection | bytes, core: int | None) -> None:
+        self.version, self.label = launch.version, launch.version.label
+        self.source = CaseSource(selection, launch.settings)
         command = launch.command(KEEP, ["benchax.paired_runs.partners"], core)
-        start_keeper = partial(subprocess.Popen, command, cwd=launch.folder, env=clean_environ())
+        start_keeper = partial(subprocess.Popen, command, cwd=launch.folder, env=clean_environ() | dict(launch.environ))
         self._pool = Pool(warm=False, start_keeper=start_keeper)
         self.renew, self.close = self._pool.renew, self._pool.close
 
     def listing(self) -> Listing:
         """Returns the cases that the process has found."""
         try:
-            found = self.ask(list_cases, self.selection)
+            found = self.ask(list_cases, self.source)
         except Lost as lost:
             return Listing(broken=(lost.failure,))
         if self.version.jax not in (None, found.jax):

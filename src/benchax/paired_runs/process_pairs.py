@@ -60,7 +60,7 @@ NOT_PINNED = Remark(
 
 def compare_launches(
     sides: tuple[Launch, Launch],
-    selection: Selection,
+    selection: Selection | bytes,
     max_time_s: float | None = None,
     report: Listener = quiet,
     effort: Effort = PAIRS,
@@ -70,6 +70,7 @@ def compare_launches(
 
     Args:
         sides: baseline, candidate. Each finds the cases by itself.
+        selection: the cases; or one case, pickled.
         max_time_s: begin no further pair after this long; half of it is for confirming changes.
         effort, second: of both stages.
 
@@ -107,7 +108,7 @@ class ProcessPair:
     def __init__(
         self,
         launches: tuple[Launch, Launch],
-        selection: Selection,
+        selection: Selection | bytes,
         rng: random.Random,
         cores: Sequence[int],
         report: Listener,
@@ -180,7 +181,7 @@ class ProcessPairSamples(PairedSamples):
         (_, limit_s), ready = pair.listings[0].cases[self.paired_run.case], dict[int, WarmCase]()
         for i in pair.rng.sample((0, 1), 2):
             one, (number, _) = pair.partners[i], pair.listings[i].cases[self.paired_run.case]
-            ready[i] = one.ask(prepare_case, (one.selection, number), limit_s, say)
+            ready[i] = one.ask(prepare_case, (one.source, number), limit_s, say)
         facts = [ready[i].facts for i in (0, 1)]
         # The same in all pairs.
         iterations = self.groups[0].answer.iterations if self.groups else ready[0].iterations
