@@ -176,8 +176,8 @@ def operations_of(e: ProgramEvidence) -> list[Event]:
     "warning",
     of="program",
     advice=(
-        "Put them into a function of arrays under jax.jit, ideally the one that makes their inputs, and make it once: "
-        "equinox.filter_jit and flax.nnx.jit take models too. The operations become one program: one call, and no "
+        "Put them into a function of arrays under jax.jit, ideally the one that makes their inputs. For models, "
+        "there are equinox.filter_jit and flax.nnx.jit. The operations become one program: one call, and no "
         "arrays in between. Don't jit a method that stores attributes: move its computation out of it."
     ),
 )
