@@ -26,7 +26,6 @@ from benchax.auditing.checklist import ITEMS, walk_checklist
 from benchax.auditing.evidence import Evidence, try_case
 from benchax.auditing.rule import NotApplicable, compute_values
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.rules.eager import vmap_of_jit
 from benchax.auditing.rules.loops import unrolled_loop
 from benchax.auditing.rules.tracing import impure_function
 from benchax.case import make_case
@@ -289,7 +288,7 @@ def test_what_does_not_end_well_is_not_called_here_and_leaves_no_process(fn: Cal
     assert (remark.code, remark.severity) == ("not-called", "error")
     assert f"it was tried compiled in a worker process, and {reason}" in remark.message
     assert found.signature == "f32[8]"
-    assert {reason in checked.why for checked in found.checked if checked.rule != "vmap-of-jit"} == {True}
+    assert {reason in checked.why for checked in found.checked} == {True}
     assert below_the_keeper() == []
 
 
@@ -297,7 +296,7 @@ def test_what_the_source_tells_is_told_all_the_same() -> None:
     found = benchax.audit(jits_and_never_ends, "f32[8]", rules=RULES, timeout_s=SHORT_S)
 
     assert [finding.rule for finding in found.findings] == ["jit-in-loop"]
-    assert answers(found)["vmap-of-jit"].outcome == "not applicable"
+    assert answers(found)["vmap-of-jit"].outcome == "not checked"
     assert answers(found)["captured-constants"].outcome == "not checked"
 
 
@@ -472,10 +471,8 @@ def test_of_a_function_without_text_nothing_is_called_fine_that_could_not_be_rea
 ) -> None:
     evidence = Evidence(make_case(of_a_prompt, ("f32[4]",)))
     _, unrolled = ask(unrolled_loop, evidence)
-    _, mapped = ask(vmap_of_jit, evidence)
     found, _ = ask(impure_function, evidence)
 
-    for checked in (unrolled, mapped):
-        assert checked.outcome == "not checked"
-        assert checked.why == "the source of the function cannot be read: it was typed at a prompt of Python"
+    assert unrolled.outcome == "not checked"
+    assert unrolled.why == "the source of the function cannot be read: it was typed at a prompt of Python"
     assert len(found) == 1  # what was seen while it ran needs no source

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import functools
-import inspect
 import math
 import mmap
 import os
+import sys
 import timeit
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from benchax.auditing.rule import (
     rule,
 )
 from benchax.auditing.rules.compiling import resized_operations
-from benchax.auditing.rules.transfers import intervals
+from benchax.auditing.rules.transfers import intervals, watch_call
 from benchax.auditing.syntax import (
     Function,
     Loop,
@@ -45,7 +44,7 @@ from benchax.auditing.syntax import (
     around,
     callee_name,
     calls,
-    check_readable,
+    calls_on,
     code_of,
     holds,
     innermost_loop,
@@ -65,8 +64,10 @@ from benchax.model import Comparison
 from benchax.profiling.profile import LEAST_S, profile
 from benchax.results.audit import Where
 from benchax.results.profile import Profile
-from benchax.source_files import owner_of
+from benchax.source_files import outward, owner_of
 from benchax.units import count, number, percent, plural, seconds, size
+from benchax.watching.frames import place
+from benchax.watching.transfers import BatchedCall
 
 # Finds values that the user's file hands from one iteration of a loop to the next on the host: for example, the action
 # of a policy, which an environment in Python answers with the next observation. JAX sees no array between these calls.
@@ -428,9 +429,18 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
     """Finds vmap(jit(f)) and grad(jit(f)) outside of jit: Python transforms the function again in each call."""
     if e.is_jitted:
         raise NotApplicable("it is jitted as a whole")
-    where = _mapped_jit(e)
-    if where is None:
-        raise NotApplicable("its source doesn't apply vmap to a jitted function")
+    lines = list[str]()
+
+    def hear(fun: Any, leaves: Sequence[Any]) -> None:
+        frames = list(dropwhile(lambda frame: frame.f_code.co_name != "vmap_f", outward(sys._getframe())))
+        if frames and isinstance(fun, BatchedCall) and not fun.is_of_jax:
+            own = takewhile(lambda frame: owner_of(frame.f_code.co_filename) != "benchax", frames)
+            users = (frame for frame in own if owner_of(frame.f_code.co_filename) == "user")
+            lines.append(next((place(frame.f_code.co_filename, frame.f_lineno) for frame in users), ""))
+
+    watch_call(e, e.fn, hear)
+    if not lines:
+        raise NotApplicable("it calls no jitted function under vmap")
     eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
     if eager_s < WORTH_ASKING * jitted_s:
         return
@@ -444,7 +454,7 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
             "outside of jit, Python does the transformation by vmap again in each call",
             "compared in pairs with jit around all of it, in new processes",
         ],
-        where=where,
+        where=where_of(lines[0]),
         gain=gain,
     )
 
@@ -483,42 +493,6 @@ def outside_s() -> float:
         return min(timeit.repeat(lambda: call(ONE), number=20)) / 20
 
     return max(0.0, quickest_s(jax.vmap(add)) - quickest_s(jax.jit(jax.vmap(add))))
-
-
-def _mapped_jit(e: Evidence) -> Where | None:
-    """Where it maps something jitted; None where it does not, as far as can be seen."""
-    if is_vmap(e.fn) and _is_jitted(getattr(e.fn, "__wrapped__", None)):
-        return e.def_where
-    check_readable(e.fn)
-    if e.source is None:  # not written in Python
-        return None
-    names = _names(e.fn)
-    for call in calls(e.source.tree, "vmap"):
-        target = call.args[0] if call.args else None
-        is_call = isinstance(target, ast.Call) and callee_name(target) == "jit"
-        if is_call or (isinstance(target, ast.Name) and _is_jitted(names.get(target.id))):
-            return e.source.file, call.lineno
-    return None
-
-
-def is_vmap(fn: Callable[..., Any]) -> bool:
-    """By the first words of the docstring that jax.vmap gives (jax 0.6 to 0.10.2); it leaves no other mark."""
-    return (getattr(fn, "__doc__", None) or "").startswith("Vectorized version of ")
-
-
-def _is_jitted(fn: Any) -> bool:
-    return callable(fn) and hasattr(fn, "lower")
-
-
-def _names(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the values of its names: globals, and the variables that it closes over."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    try:
-        variables = inspect.getclosurevars(inspect.unwrap(fn))
-    except (TypeError, ValueError):  # no Python function, or a name that is not set yet
-        return {}
-    return {**variables.globals, **variables.nonlocals}
 
 
 @rule("trivial-jit", "does compiling it pay?", "info")

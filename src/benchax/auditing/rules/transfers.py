@@ -165,7 +165,8 @@ class _Held:
 
 @rule("implicit-transfers", "are there implicit transfers?", "warning")
 def implicit_transfers(e: Evidence) -> Iterable[Match]:
-    transfers = _watch_call(e)
+    # Only compiled functions count, because constants are then part of the program.
+    transfers = watch_call(e, e.prepared.program.call if e.failure is None else e.fn)
     if "device to host" not in transfers.sees:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
     for t in transfers.of("device to host")[:5]:
@@ -198,12 +199,20 @@ def _is_package(e: ProgramEvidence, t: ObservedTransfer) -> bool:
     return bool(calls) and all(line.by_package == line.count for line in calls)
 
 
-def _watch_call(e: Evidence) -> Transfers:
-    # Only compiled functions count, because constants are then part of the program.
-    call = e.prepared.program.call if e.failure is None else e.fn
+def watch_call(
+    e: Evidence, call: Callable[..., Any], hear: Callable[[Any, Sequence[Any]], None] | None = None
+) -> Transfers:
+    """Calls it twice, and returns the transfers of the second call.
+
+    Args:
+        hear: told of each call of a jitted function in it.
+
+    Raises:
+        NotMeasured: it must not be called, or fails.
+    """
     try:
         _call_once(call, e)  # transfers while it compiles are no part of a call
-        with watch_transfers() as transfers:
+        with watch_transfers(hear) as transfers:
             _call_once(call, e)
     except NotMeasured:  # it must not be called
         raise
