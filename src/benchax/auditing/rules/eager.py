@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import mmap
 import os
@@ -38,18 +37,11 @@ from benchax.auditing.rule import (
 from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.transfers import intervals, watch_call
 from benchax.auditing.syntax import (
-    Function,
-    Loop,
     Place,
-    around,
-    callee_name,
-    calls,
-    calls_on,
     code_of,
-    holds,
     innermost_loop,
     kind_of,
-    path_of,
+    loops_around,
     readable,
     tree_of,
     where_of,
@@ -68,75 +60,6 @@ from benchax.source_files import outward, owner_of
 from benchax.units import count, number, percent, plural, seconds, size
 from benchax.watching.frames import place
 from benchax.watching.transfers import BatchedCall
-
-# Finds values that the user's file hands from one iteration of a loop to the next on the host: for example, the action
-# of a policy, which an environment in Python answers with the next observation. JAX sees no array between these calls.
-
-Assigned = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
-
-
-def loop_around(tree: ast.AST, line: int) -> Loop | None:
-    """The innermost loop around a line, within its function."""
-    loop, scopes = innermost_loop(tree, line), around(tree, line, Function)
-    return loop if loop is not None and (not scopes or holds(scopes[0], loop.lineno)) else None
-
-
-def needs_own_result(tree: ast.AST, line: int, name: str) -> bool:
-    """Checks the call of this name on this line. Returns whether it reads a value that the loop around it made from the
-    call's earlier result. For a function without a loop, such as a method that acts, its calls are checked instead."""
-    if (loop := loop_around(tree, line)) is not None:
-        return _is_fed_back(tree, loop, line, name)
-    scope = next(iter(around(tree, line, ast.FunctionDef)), None)
-    if scope is None:
-        return False
-    outside = (call.lineno for call in calls(tree, scope.name) if not holds(scope, call.lineno))
-    return any(_is_fed_back(tree, loop, at, scope.name) for at in outside if (loop := innermost_loop(tree, at)))
-
-
-def _is_fed_back(tree: ast.AST, loop: ast.AST, line: int, name: str) -> bool:
-    if not isinstance(loop, ast.For | ast.While):
-        return False
-    made, on_line = set[str](), around(loop, line, ast.Call)
-    # A function can be called through another name.
-    asked = [call for call in on_line if callee_name(call) == name] or on_line[-1:]
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    others = {"", *(alias.asname or alias.name for node in imports for alias in node.names)}
-    while (more := set(_made_of(loop, asked, made)) - others) - made:
-        made |= more
-    return any(_reads(argument, made) for call in asked for argument in (*call.args, *call.keywords))
-
-
-def _made_of(loop: ast.AST, asked: list[ast.Call], made: set[str]) -> Iterator[str]:
-    """Names, and paths of attributes, that are given a value, changed by a method, or chosen, by what is made of the
-    result so far."""
-
-    def is_of_it(node: ast.AST | None) -> bool:
-        return node is not None and (any(one in asked for one in ast.walk(node)) or _reads(node, made))
-
-    for node in ast.walk(loop):
-        if isinstance(node, Assigned) and is_of_it(node.value):
-            yield from _targets(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            # A method may keep its arguments in its object: env.step(action).
-            if any(map(is_of_it, (*node.args, *node.keywords))):
-                yield path_of(node.func.value)
-        elif isinstance(node, ast.If) and is_of_it(node.test):
-            for one in ast.walk(node):
-                if isinstance(one, Assigned):
-                    yield from _targets(one)
-
-
-def _targets(node: Assigned) -> Iterator[str]:
-    """An array that is filled by index is no value that the next iteration needs."""
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        for leaf in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-            yield path_of(leaf.value if isinstance(leaf, ast.Starred) else leaf)
-
-
-def _reads(node: ast.AST, made: set[str]) -> bool:
-    paths = (path_of(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute))
-    return any(path in made for path in paths)
-
 
 OUTSIDE = ("stage", "fold_in", "split")
 """Operations whose place is outside of a program: what jnp.asarray sends, and a new random key for each step."""
@@ -257,10 +180,8 @@ def small_calls(e: ProgramEvidence) -> Iterable[Match]:
             continue
         most, large = (MANY_IN_TURN, TINY_BYTES) if line.is_in_turn else (MANY_CALLS, SMALL_BYTES)
         is_small = line.count - _of_packages(line, where) >= most and line.fresh_bytes <= large
-        # Equal calls, as in a benchmark, cannot be batched. Nor can calls whose arguments Python computes from earlier
-        # results.
-        is_answered = line.fresh_bytes > 0 and needs_own_result(readable(where[0]), where[1], line.name)
-        is_one = line.is_in_turn or (line.fresh_bytes > 0 and not is_answered)
+        # Equal calls, as in a benchmark, cannot be batched.
+        is_one = line.is_in_turn or line.fresh_bytes > 0
         if is_small and is_one and not _is_timed_each(where):
             yield _small(e, line, where)
 
@@ -268,7 +189,7 @@ def small_calls(e: ProgramEvidence) -> Iterable[Match]:
 def _of_packages(line: CallLine, where: Where) -> int:
     """Calls that a package makes in its loop, by itself or by a function of yours, such as an objective."""
     tree = tree_of(where[0])
-    has_loop = tree is None or loop_around(tree, where[1]) is not None
+    has_loop = tree is None or bool(loops_around(tree, where[1]))
     return line.by_package + (0 if has_loop else line.handed)
 
 
@@ -286,6 +207,7 @@ def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
     loop = innermost_loop(readable(where[0]), where[1])
     around = f", in the {kind_of(loop)} at line {loop.lineno}" if loop else ""
     is_cheap = line.is_in_turn and grade(saved_s, e.watch.wall_s) != "warning"
+    is_read = not line.is_in_turn and _is_read_between(e, line)
     return Match(
         f"calls {line.name} {count(n)} times with little data",
         [
@@ -294,11 +216,23 @@ def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
             *([f"at most {line.in_turn} of them needed one another's results"] if line.in_turn > 1 else []),
             f"calling a near-empty jitted function takes {seconds(each_s)} here",
         ],
-        IN_TURN if line.is_in_turn else APART,
+        IN_TURN if line.is_in_turn else IF_APART if is_read else APART,
         where=where,
         gain=Gain(f"estimated: at least {seconds(saved_s)}, the cost of starting these calls"),
-        severity="info" if is_cheap else None,
+        severity="info" if is_cheap or is_read else None,
     )
+
+
+def _is_read_between(e: ProgramEvidence, line: CallLine) -> bool:
+    """Does the host read a value after most of these calls? The next call can need it: a policy, for one, that an
+    environment in Python answers."""
+    calls, n, is_read = set(map(id, line.events)), 0, False
+    for event in e.log.of("call", "read", "wait"):
+        if id(event) in calls:
+            n, is_read = n + is_read, False
+        elif event.kind != "call":
+            is_read = True
+    return 2 * n >= line.count
 
 
 def call_s() -> float:
@@ -369,6 +303,10 @@ def element_reads(e: ProgramEvidence) -> Iterable[Match]:
 APART = (
     "No call needs the result of another. Stack their arguments, and call jax.vmap(f) once on all of them, "
     "or on a few hundred at a time."
+)
+IF_APART = (
+    "The host reads a value after most of these calls. If no call needs such a value, stack their arguments, and call "
+    "jax.vmap(f) once on all of them."
 )
 IN_TURN = (
     "Each call needs the result of an earlier one. Do many of them in one program, with jax.lax.scan or "

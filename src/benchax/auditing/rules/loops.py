@@ -357,55 +357,34 @@ class Stack:
         return not is_reduced or self.value.size_bytes >= LEAST_ROW * self.value.shape[0]
 
 
-class _Rows(NamedTuple):
-    """A value with a row for each iteration."""
-
-    axis: int
-    stacks: tuple[Stack, ...]
-    made_by: TracedOp | None
-
-
 def stacks_of(scan: TracedOp) -> list[Stack]:
     """The stacked outputs of a scan, with what is read of each."""
     body, carried = scan.body, len(scan.bodies[0].carries)
-    stacks = [Stack(value) for value in scan.makes[carried:]]
-    rows = {stack.value: _Rows(0, (stack,), None) for stack in stacks}
-    late = set(scan.makes[:carried])
-    """Values that depend on the loop otherwise."""
-
-    def end(value: Value) -> None:
-        """All of this value is needed: much of the stacks, or something small of each row."""
-        one = rows.get(value)
-        for stack in one.stacks if one is not None else ():
-            if one is not None and FEW_NEEDED * value.size_bytes <= stack.value.size_bytes:
-                stack.needs.append(Need("each", one.made_by, value))
-            else:
-                stack.is_whole = True
-
+    stacks = {value: Stack(value) for value in scan.makes[carried:]}
+    axes, late = dict.fromkeys(stacks, 0), set(scan.makes[:carried])
+    """Where the rows are in what is made row by row; values that depend on the loop otherwise."""
+    ends: list[tuple[Value, Need | None]] = []
     for op in body.ops[body.ops.index(scan) + 1 :]:
-        read = [value for value in op.reads if value in rows]
-        is_late = bool(late.intersection(op.reads))
-        axis = _axis_after(op, read[0], rows, scan.params["length"]) if read and not is_late else None
+        read, is_late = [value for value in op.reads if value in axes], bool(late.intersection(op.reads))
+        axis = _axis_after(op, read[0], axes, scan.params["length"]) if read and not is_late else None
         if axis is not None:
-            every = {id(stack): stack for value in read for stack in rows[value].stacks}
-            rows.update(dict.fromkeys(op.makes, _Rows(axis, tuple(every.values()), op)))
+            axes[op.makes[0]] = axis
             continue
         late.update(op.makes if read or is_late else ())
         kind = None if is_late else _kind(op, read)
-        for value in read:
-            if kind is None:
-                end(value)
-            else:
-                for stack in rows[value].stacks:
-                    stack.needs.append(Need(kind, op, op.makes[0]))
-    for value in body.outputs:
-        end(value)
-    return stacks
+        ends += [(value, Need(kind, op, op.makes[0]) if kind else None) for value in read]
+    for value, need in (*ends, *((value, None) for value in body.outputs if value in axes)):
+        for stack in (stacks[one] for one in value.behind() if one in stacks):
+            is_small = FEW_NEEDED * value.size_bytes <= stack.value.size_bytes
+            found = need or (Need("each", value.maker, value) if is_small else None)
+            stack.needs += [found] if found else []
+            stack.is_whole |= found is None
+    return list(stacks.values())
 
 
-def _axis_after(op: TracedOp, source: Value, rows: dict[Value, _Rows], length: int) -> int | None:
+def _axis_after(op: TracedOp, source: Value, rows: Mapping[Value, int], length: int) -> int | None:
     """Where the rows are in what an operation makes row by row; None if it does something else."""
-    axes = {rows[value].axis for value in op.reads if value in rows}
+    axes = {rows[value] for value in op.reads if value in rows}
     if len(op.makes) != 1 or len(axes) != 1:
         return None
     (axis,), params, made = axes, op.params, op.makes[0]
