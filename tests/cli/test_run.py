@@ -23,7 +23,7 @@ from source_tree import PACKAGE
 
 import benchax as package
 from benchax import codec
-from benchax.measuring import stages
+from benchax.measuring import prepare as stages
 from benchax.model import Measurement
 from benchax.store.database import open_store
 

@@ -206,7 +206,7 @@ import json, numpy as np, jax
 from jax.sharding import Mesh, PartitionSpec
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.stages import transfer_in
+from benchax.measuring.prepare import transfer_in
 def shape(text, mesh):
     x, = make_inputs(make_case(lambda x: x, (text,), mesh=mesh), 0).args
     return [str(p) for p in x.sharding.spec], x.addressable_shards[0].data.shape, len(x.sharding.device_set)

@@ -20,11 +20,11 @@ import benchax
 from benchax import bench
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.measuring import engine, stages
+from benchax.measuring import engine
+from benchax.measuring import prepare as stages
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.prepare import Prepared, call_floor, count_programs, prepare, release_programs
 from benchax.measuring.program import program_of
-from benchax.measuring.stages import call_floor, count_programs, release_programs
 from benchax.model import CallFloor
 from benchax.program.compiled import INLINE_FLOPS, inline_flops
 from benchax.watching.compiles import watch_compiles
@@ -324,7 +324,7 @@ def test_a_few_stay() -> None:
 @pytest.mark.usefixtures("few")
 def test_no_backend_is_started_to_look() -> None:
     """On an accelerator the process that only sends jobs to workers would take their memory."""
-    look = "from benchax.measuring.stages import release_programs; release_programs()"
+    look = "from benchax.measuring.prepare import release_programs; release_programs()"
     told = "import jax; print(jax._src.xla_bridge.backends_are_initialized())"
 
     done = warm_python.run([sys.executable, "-c", f"{look}; {told}"], check=True)

@@ -13,9 +13,17 @@ import pytest
 from scipy.special import stdtr
 
 from benchax.errors import NotMeasured
-from benchax.measuring.jaxprs import Rounding, trace_call
 from benchax.measuring.record import Notes
-from benchax.measuring.verification import RoundingSpread, _factor, _independent, evaluate_wide, judge, verify
+from benchax.measuring.verification import (
+    Rounding,
+    RoundingSpread,
+    _factor,
+    _independent,
+    evaluate_wide,
+    judge,
+    trace_call,
+    verify,
+)
 from benchax.numerics import compare_leaves
 
 

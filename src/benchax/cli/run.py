@@ -217,7 +217,7 @@ def _add_rows(
     from benchax.api import run as run_cases
     from benchax.clusters import open_agents
     from benchax.clusters.cases import folder_of, nprocs_of
-    from benchax.measuring.stages import release_programs
+    from benchax.measuring.prepare import release_programs
 
     shown: list[str] = []
 

@@ -32,8 +32,7 @@ from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import jax_settings, with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
-from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.stages import timed
+from benchax.measuring.prepare import Prepared, prepare, timed
 from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version

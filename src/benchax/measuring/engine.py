@@ -29,7 +29,18 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.inputs import amounts_of
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.prepare import (
+    Prepared,
+    call_floor,
+    devices_of,
+    dispatch,
+    do_first_work,
+    note_first_uses,
+    prepare,
+    record_shares,
+    transfer_in,
+    transfer_out,
+)
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
 from benchax.measuring.sampling import (
@@ -42,16 +53,6 @@ from benchax.measuring.sampling import (
     share_time,
     warm_up,
     warm_up_exactly,
-)
-from benchax.measuring.stages import (
-    call_floor,
-    devices_of,
-    dispatch,
-    do_first_work,
-    note_first_uses,
-    record_shares,
-    transfer_in,
-    transfer_out,
 )
 from benchax.measuring.timers.base import PreparedTimer, Subject, on_fresh_stack
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options

@@ -31,8 +31,8 @@ import jax.numpy as jnp
 
 from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc
+from benchax.measuring.prepare import timed
 from benchax.measuring.record import Record
-from benchax.measuring.stages import timed
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options
 from benchax.units import plural, size
@@ -88,7 +88,7 @@ def observed_range(
             # included memory that was still to be freed.
             _CLEAR_REFS.write_text("5")
             outputs, elapsed_s = _call(call)
-            rises.append(_status_bytes("VmHWM") - before)
+            rises.append(_high_water_mark() - before)
             del outputs
             if elapsed_s >= longest_s:
                 most_readings = CALLS - 1
@@ -171,11 +171,9 @@ def _mapping_every_block() -> Iterator[Any]:
             libc.mallopt(parameter, value)
 
 
-def _status_bytes(key: str) -> int:
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(key + ":"):
-            return int(line.split()[1]) * 1024
-    raise NotMeasured(f"{_STATUS} has no {key}")
+def _high_water_mark() -> int:
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 # ---- device memory ---------------------------------------------------------------------------------------------------

@@ -30,8 +30,7 @@ from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fake_devices, make_inputs
 from benchax.measuring.paired import BuildableVersion, calibrated, take_rounds
-from benchax.measuring.prepare import prepare
-from benchax.measuring.stages import is_fake
+from benchax.measuring.prepare import is_fake, prepare
 from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
 from benchax.results.experiment import Scaling, ScalingCurve, ScalingKind, ScalingPoint

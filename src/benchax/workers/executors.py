@@ -28,9 +28,9 @@ from benchax.machine.noise import note_pace
 from benchax.measuring import remarks, timers
 from benchax.measuring.engine import TimerSampler, measure
 from benchax.measuring.jax_settings import keep_programs
+from benchax.measuring.prepare import release_programs
 from benchax.measuring.record import Progress, Record, keep_news, row_fields
 from benchax.measuring.sampling import is_known_well, share_time
-from benchax.measuring.stages import release_programs
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
 from benchax.workers.pickling import Sealed, seal
 from benchax.workers.task import CallLimits, Say, limits_of

@@ -29,9 +29,8 @@ from benchax.case import Case
 from benchax.environment import capture_process
 from benchax.errors import NotMeasured, UsageError
 from benchax.machine.noise import paused_gc
-from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.prepare import Prepared, devices_of, prepare
 from benchax.measuring.record import Record
-from benchax.measuring.stages import devices_of
 from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import Subject
 from benchax.model import Environment, Options
