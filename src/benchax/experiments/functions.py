@@ -9,7 +9,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import combinations
 from types import MethodType
 from typing import Any, Literal
@@ -43,7 +43,7 @@ def plain(case: Case, seed: int = 0) -> Case:
     fn = case.fn
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
         inputs = abstract_inputs(replace(case, jit=True))
-        return replace(case, fn=OfArrays(fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
+        return replace(case, fn=of_arrays(fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
     under = getattr(fn, "__wrapped__", None)
     # `__wrapped__` of a bound method is the function without its object, so a call would lack an argument.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
@@ -61,20 +61,26 @@ def plain(case: Case, seed: int = 0) -> Case:
     return replace(case, fn=under, static=found.static, donate=donated)
 
 
-@dataclass(frozen=True, eq=False)
-class OfArrays:
-    """A function that JAX can transform: leaves of its arguments and results that are not arrays are `Static`."""
+def wrapper(call: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+    """Makes `wrap(fn, **how)` of `call(fn, args, kwargs, **how)`. The wrapped function keeps the names of its arguments:
+    in a combination, the next variant chooses some by name."""
 
-    fn: Callable[..., Any]
-    hide: Callable[[Any], Any] = hide
+    def wrap(fn: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+        # Without its attributes: those of a jitted function would make this look like one.
+        @wraps(fn, updated=())
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return call(fn, args, kwargs, **how)
 
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        return self.fn
+        return wrapped
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = reveal((args, kwargs))
-        return self.hide(self.fn(*args, **kwargs))
+    return wrap
+
+
+@wrapper
+def of_arrays(fn: Callable[..., Any], args: Any, kwargs: Any, hide: Callable[[Any], Any] = hide) -> Any:
+    """Makes a function that JAX can transform: leaves of its arguments and results that are not arrays are `Static`."""
+    args, kwargs = reveal((args, kwargs))
+    return hide(fn(*args, **kwargs))
 
 
 def _refuse_stateful(case: Case, seed: int) -> None:
@@ -313,7 +319,7 @@ def make_pure(case: Case, seed: int) -> tuple[Case, str]:
         fn = StateFirst(case, seed)
         changed = replace(case, fn=fn, inputs=fn.inputs)
     else:
-        changed = replace(case, fn=OfArrays(_under(case), hide_all), inputs=lambda: hide_all(_call(case, seed)))
+        changed = replace(case, fn=of_arrays(_under(case), hide=hide_all), inputs=lambda: hide_all(_call(case, seed)))
     return replace(changed, donate=_donated_by(wrapper, case, call, changed.inputs())), wrapper
 
 

@@ -7,7 +7,6 @@ computes again, are rewritten, too. They must give the same shapes and types; ot
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,7 +15,8 @@ from jax.core import eval_jaxpr
 from jax.extend import core
 
 from benchax.errors import NotMeasured
-from benchax.program.evaluate import bind, interpret, retrace, shape_of
+from benchax.experiments.functions import wrapper
+from benchax.program.evaluate import Apply, bind, interpret, retrace, shape_of
 from benchax.program.jaxpr import open_program, programs_of, split_operands
 from benchax.static_leaves import as_function_of_arrays
 
@@ -42,37 +42,28 @@ def run_traced(fn: Callable[..., Any], args: Any, kwargs: Any, run: Callable[[An
     return jax.tree.unflatten(jax.tree.structure(shapes), run(closed, arrays))
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """`fn`, with each of its equations passed through `change`."""
+@wrapper
+def rewritten(fn: Callable[..., Any], args: Any, kwargs: Any, change: Change, enters_loops: bool = False) -> Any:
+    """Calls `fn`, with each of its equations passed through `change`."""
 
-    fn: Callable[..., Any]
-    change: Change
-    enters_loops: bool = False
-
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        """Its arguments keep their names, by which others are chosen in a combination."""
-        return self.fn
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return run_traced(self.fn, args, kwargs, lambda closed, arrays: interpret(closed, arrays, self._apply))
-
-    def _apply(self, equation: Any, operands: list[Any]) -> list[Any]:
-        if self.enters_loops and equation.primitive.name in WITH_BODIES:
-            equation = self._rewrite_bodies(equation)
+    def apply(equation: Any, operands: list[Any]) -> Sequence[Any]:
+        if enters_loops and equation.primitive.name in WITH_BODIES:
+            equation = _rewrite_bodies(equation, apply)
         if (inner := inner_program(equation)) is not None:
-            return interpret(inner, operands, self._apply)
-        return self.change(equation, operands)
+            return interpret(inner, operands, apply)
+        return change(equation, operands)
 
-    def _rewrite_bodies(self, equation: Any) -> Any:
-        """The equation with its programs rewritten; as it is where one would no longer fit into its place."""
-        try:
-            params = retrace(equation.params, lambda program, given: interpret(program, given, self._apply))
-        except NotMeasured:
-            return equation
-        rewritten = equation.replace(params=params)
-        return rewritten if _returned_by(rewritten) == _returned_by(equation) else equation
+    return run_traced(fn, args, kwargs, lambda closed, arrays: interpret(closed, arrays, apply))
+
+
+def _rewrite_bodies(equation: Any, apply: Apply) -> Any:
+    """The equation with its programs rewritten; as it is where one would no longer fit into its place."""
+    try:
+        params = retrace(equation.params, lambda program, given: interpret(program, given, apply))
+    except NotMeasured:
+        return equation
+    changed = equation.replace(params=params)
+    return changed if _returned_by(changed) == _returned_by(equation) else equation
 
 
 def _returned_by(equation: Any) -> list[Any]:
@@ -178,7 +169,7 @@ KEPT = ("random_bits", "random_split", "debug_callback", "debug_print", "io_call
 
 
 def hoist(equation: Any, operands: list[Any]) -> list[Any]:
-    """A change for `Rewritten`: a scan, with what needs no carry computed before it."""
+    """A change for `rewritten`: a scan, with what needs no carry computed before it."""
     parts = split_scan(equation) if equation.primitive.name == "scan" else None
     if parts is None:
         return bind(equation, operands)

@@ -20,11 +20,11 @@ from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.gradients import (
     POLICIES,
     SEGMENTS,
-    MicroBatched,
-    Segmented,
     differentiate,
+    micro_batched,
     read_recomputation,
     saved_residuals,
+    segmented,
 )
 from benchax.measuring.inputs import make_inputs
 from benchax.program.jaxpr import equations
@@ -224,18 +224,18 @@ def ten(x):
 def test_each_segment_is_a_checkpoint_and_values_and_gradients_stay() -> None:
     x = jnp.linspace(-1, 1, 16)
 
-    ours, expected = (jax.grad(lambda x, fn=fn: fn(x, 3, scale=0.5)["y"])(x) for fn in (Segmented(chain), chain))
+    ours, expected = (jax.grad(lambda x, fn=fn: fn(x, 3, scale=0.5)["y"])(x) for fn in (segmented(chain), chain))
 
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
-    assert jax.tree.structure(Segmented(chain)(x)) == jax.tree.structure(chain(x))
-    assert [len(eqn.params["jaxpr"].eqns) for eqn in jax.make_jaxpr(Segmented(ten))(jnp.ones(4)).eqns] == [4, 4, 2]
+    assert jax.tree.structure(segmented(chain)(x)) == jax.tree.structure(chain(x))
+    assert [len(eqn.params["jaxpr"].eqns) for eqn in jax.make_jaxpr(segmented(ten))(jnp.ones(4)).eqns] == [4, 4, 2]
 
 
 def test_an_input_that_is_returned_as_it_is_passes() -> None:
     def fn(x, y):
         return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x)))), y, 3
 
-    found = Segmented(fn)(jnp.ones(2), jnp.zeros(2))
+    found = segmented(fn)(jnp.ones(2), jnp.zeros(2))
 
     np.testing.assert_array_equal(found[1], jnp.zeros(2))
     assert found[2] == 3
@@ -329,7 +329,7 @@ def test_micro_batches_give_jaxs_own_gradient() -> None:
     weights = {"w": jnp.asarray(random.normal(size=(8, 3)), jnp.float32), "b": jnp.zeros(3)}
     x, y = jnp.asarray(random.normal(size=(16, 8)), jnp.float32), jnp.ones(16)
 
-    ours = MicroBatched(jax.value_and_grad(mean_loss), 4, (1, 2))(weights, x, y)
+    ours = micro_batched(jax.value_and_grad(mean_loss), count=4, batched=(1, 2))(weights, x, y)
 
     expected = jax.value_and_grad(mean_loss)(weights, x, y)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, expected)

@@ -19,7 +19,7 @@ from benchax.auditing.recorder.hooks import DEBUGGING
 from benchax.auditing.rule import Match, NotApplicable, refuse_failed, rule, try_variant
 from benchax.auditing.syntax import NOWHERE, Source, calls, holds, readable, where_of
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.experiments.rewriting import Rewritten, leave_out
+from benchax.experiments.rewriting import leave_out, rewritten
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose, explain, user_line
 from benchax.measuring.program import program_of as call_of
@@ -306,7 +306,7 @@ def host_callback(e: Evidence) -> Iterable[Match]:
     if silent and e.why_not_called:  # of what a package traces within its own call there is no case to change, either
         seen.append(f"{what}: gain not measured, because {e.why_not_called}")
     elif silent:
-        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, partial(leave_out, CALLBACKS)))
+        without = replace(e.plain_case, fn=rewritten(e.plain_case.fn, change=partial(leave_out, CALLBACKS)))
         tried = try_variant(e, what, without)
         seen.append(tried.sentence)
     seen += [f"gain not measured for {returning}: the rest of the program can need their results"] * bool(returning)

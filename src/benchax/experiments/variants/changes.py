@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import jax
@@ -43,22 +43,23 @@ from benchax.experiments.functions import (
     every_argument,
     find_arguments,
     is_float,
+    wrapper,
 )
 from benchax.experiments.lab import BASELINE, ChangedCase, Observation, WorkerLab, always
 from benchax.experiments.rewriting import (
     LOW,
     PRODUCTS,
     Change,
-    Rewritten,
     find_running_sums,
     hoist,
     inner_program,
+    rewritten,
     run_wide,
     split_scan,
     with_parameters,
 )
 from benchax.experiments.variant import Asked, Measure, Ways, compare_ways, measure_ways
-from benchax.experiments.variants.gradients import Loss, WithGradients, takes_gradients
+from benchax.experiments.variants.gradients import Loss, takes_gradients, with_gradients
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.keywords import guard_keywords
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -133,15 +134,15 @@ def multiply(asked: Asked) -> ChangedCase:
     name = asked.variant.name
     # The coarsest dtype that it permits on any device.
     dtype = "float32" if name == "highest" else "bfloat16"
-    fn, precision = asked.plain.fn, {"tf32": "tensorfloat32"}.get(name, name)
+    fn = _with_precision(asked.plain.fn, precision={"tf32": "tensorfloat32"}.get(name, name))
+    return ChangedCase(replace(asked.plain, fn=fn), tolerance=tolerance(dtype))
 
-    @wraps(fn, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
-        # Only while it is traced: it is part of the program then.
-        with jax.default_matmul_precision(precision):
-            return fn(*args, **kwargs)
 
-    return ChangedCase(replace(asked.plain, fn=call), tolerance=tolerance(dtype))
+@wrapper
+def _with_precision(fn: Callable[..., Any], args: Any, kwargs: Any, precision: str) -> Any:
+    """Only while it is traced: it is part of the program then."""
+    with jax.default_matmul_precision(precision):
+        return fn(*args, **kwargs)
 
 
 def accumulate_f32(asked: Asked) -> ChangedCase:
@@ -149,7 +150,7 @@ def accumulate_f32(asked: Asked) -> ChangedCase:
     reached = sum(_is_low(eqn) + len(find_running_sums(eqn)) for eqn in every_equation(asked.program))
     if not reached:
         raise NotAvailable("it has no product and no sum of bf16 or f16")
-    fn = Rewritten(asked.plain.fn, _widen, enters_loops=True)
+    fn = rewritten(asked.plain.fn, change=_widen, enters_loops=True)
     return ChangedCase(
         replace(asked.plain, fn=fn), facts=lambda before, now, c: _describe_widening(reached, before, now)
     )
@@ -197,14 +198,14 @@ def mix(asked: Asked) -> ChangedCase:
         raise NotAvailable("it has no matrix product and no convolution in float32")
     fn, facts = asked.plain.fn, [("changed", f"{reached} products, accumulated in float32, and nothing else")]
     if scale > 1 and takes_gradients(fn, asked.inputs):
-        fn = WithGradients(fn, partial(_scale_loss, scale))
+        fn = with_gradients(fn, change=partial(_scale_loss, scale))
         facts.append(("loss scale", str(scale)))
 
     def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:
         return (*facts, ("outputs", now.outputs)) if now.outputs != before.outputs else tuple(facts)
 
     return ChangedCase(
-        replace(asked.plain, fn=Rewritten(fn, partial(_round_products, dtype), enters_loops=True)),
+        replace(asked.plain, fn=rewritten(fn, change=partial(_round_products, dtype), enters_loops=True)),
         tolerance=tolerance(dtype),
         facts=describe,
         rounds_to=dtype,
@@ -225,7 +226,7 @@ def _is_product(equation: Any) -> bool:
 
 
 def _round_products(dtype: str, equation: Any, operands: list[Any]) -> list[Any]:
-    """A change for `Rewritten`: the operands of products in `dtype`."""
+    """A change for `rewritten`: the operands of products in `dtype`."""
     if not _is_product(equation):
         return bind(equation, operands)
     return [_accumulate(equation, [each.astype(dtype) for each in operands])]
@@ -280,7 +281,7 @@ def hoist_products(asked: Asked) -> ChangedCase:
 
 
 def _rewrite(asked: Asked, change: Change, what: str) -> ChangedCase:
-    fn = Rewritten(asked.plain.fn, change)
+    fn = rewritten(asked.plain.fn, change=change)
     return ChangedCase(replace(asked.plain, fn=fn), facts=always((asked.variant.name, what)))
 
 

@@ -43,9 +43,9 @@ from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.functions import argument_name, find_batch, is_float, plain
+from benchax.experiments.functions import argument_name, find_batch, is_float, plain, wrapper
 from benchax.experiments.lab import ChangedCase, always
-from benchax.experiments.rewriting import Rewritten, crossing, run_traced
+from benchax.experiments.rewriting import crossing, rewritten, run_traced
 from benchax.experiments.variant import Asked, Measure, measure_ways, whole_number
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.program.evaluate import bind
@@ -94,12 +94,14 @@ def differentiate(case: Case, seed: int) -> Differentiated:
     inputs = make_inputs(unjitted, seed)
     loss, argument = unjitted.fn, _argument(inputs)
     _check_loss(output_shapes(loss, inputs))
+    gradient = replace(unjitted, fn=_value_and_gradient(loss, argument=argument))
+    return Differentiated(gradient, loss, argument, inputs, argument_name(loss, argument))
 
-    # JAX is asked in each call, so that `WithGradients` can change how it is taken.
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        return jax.value_and_grad(loss, argument)(*args, **kwargs)
 
-    return Differentiated(replace(unjitted, fn=gradient), loss, argument, inputs, argument_name(loss, argument))
+@wrapper
+def _value_and_gradient(loss: Loss, args: Any, kwargs: Any, argument: int) -> Any:
+    """JAX is asked in each call, so that `with_gradients` can change how it is taken."""
+    return jax.value_and_grad(loss, argument)(*args, **kwargs)
 
 
 def output_shapes(fn: Callable[..., Any], inputs: Inputs) -> Any:
@@ -140,25 +142,16 @@ GradientChange = Callable[[Loss, Callable[[Loss], Any]], Any]
 `jax.value_and_grad` with the arguments that it was given) → the function of value and gradient."""
 
 
-@dataclass(frozen=True)
-class WithGradients:
-    """`fn`, whose gradients are taken in another way."""
+@wrapper
+def with_gradients(fn: Callable[..., Any], args: Any, kwargs: Any, change: GradientChange) -> Any:
+    """Calls `fn`, whose gradients are taken in another way."""
+    usual = jax.value_and_grad
 
-    fn: Callable[..., Any]
-    change: GradientChange
+    def value_and_grad(fun: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return change(fun, lambda loss: usual(loss, *given, **named))
 
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        return self.fn
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        usual = jax.value_and_grad
-
-        def value_and_grad(fun: Callable[..., Any], *given: Any, **named: Any) -> Any:
-            return self.change(fun, lambda loss: usual(loss, *given, **named))
-
-        with replaced(usual, value_and_grad):
-            return self.fn(*args, **kwargs)
+    with replaced(usual, value_and_grad):
+        return fn(*args, **kwargs)
 
 
 @contextmanager
@@ -184,7 +177,7 @@ def takes_gradients(fn: Callable[..., Any], inputs: Inputs) -> bool:
         seen.append(loss)
         return take(loss)
 
-    output_shapes(WithGradients(fn, note), inputs)
+    output_shapes(with_gradients(fn, change=note), inputs)
     return bool(seen)
 
 
@@ -228,7 +221,7 @@ def change_step(case: Case, inputs: Inputs, way: Recomputation, facts: Facts) ->
     Raises:
         NotAvailable: it has no such layers or values.
     """
-    fn = WithGradients(case.fn, lambda loss, take: take(way.of(loss)))
+    fn = with_gradients(case.fn, change=lambda loss, take: take(way.of(loss)))
     output_shapes(fn, inputs)
     return ChangedCase(replace(case, fn=fn), facts=always(*facts))
 
@@ -297,19 +290,19 @@ def read_recomputation(said: str, word: str) -> Recomputation:
     """
     kind, _, value = (part.strip() for part in word.partition("="))
     if word in POLICIES:
-        return Recomputation(word, f"{WHOLE}, policy {word}", partial(Checkpointed, names=(word,)))
+        return Recomputation(word, f"{WHOLE}, policy {word}", partial(checkpointed, policy=word))
     if word == SEGMENTS:
-        return Recomputation(word, "a checkpoint around each of sqrt(n) segments", Segmented)
+        return Recomputation(word, "a checkpoint around each of sqrt(n) segments", segmented)
     count = whole_number(value)
     if kind == SEGMENTS and 1 < count <= MOST_SEGMENTS:
-        of = partial(Segmented, count=count)
+        of = partial(segmented, count=count)
         return Recomputation(f"{SEGMENTS}={count}", f"a checkpoint around each of {count} segments", of)
     names = tuple(name.strip() for name in value.split("+"))
     label, listed = f"{kind}={'+'.join(names)}", ", ".join(names)
     if kind == ONLY and all(names):
-        return Recomputation(label, f"a checkpoint around {listed} alone", partial(OnlyLayers, names=names))
+        return Recomputation(label, f"a checkpoint around {listed} alone", partial(only_layers, names=names))
     if kind == SAVE and all(names):
-        of = partial(Checkpointed, names=names, saves_names=True)
+        of = partial(checkpointed_but, names=names)
         return Recomputation(label, f"{WHOLE} that keeps {listed}", of)
     known = (*POLICIES, SEGMENTS, f"{SEGMENTS}=N", f"{ONLY}=LAYER", f"{SAVE}=NAME")
     raise UsageError(f"{said} holds {word!r}", one_of(known, word))
@@ -318,67 +311,52 @@ def read_recomputation(said: str, word: str) -> Recomputation:
 # ---- the ways -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Checkpointed:
+@wrapper
+def checkpointed(fn: Loss, args: Any, kwargs: Any, policy: str) -> Any:
     """Under one checkpoint. The policy is kept by its name, which another process can look up."""
-
-    fn: Loss
-    names: tuple[str, ...]
-    saves_names: bool = False
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
-        if self.saves_names:
-            found = every_equation(jax.make_jaxpr(call)(*arrays))
-            marked = sorted({str(each.params["name"]) for each in found if each.primitive.name == "name"})
-            there = f"marked are {', '.join(marked)}" if marked else "no value is marked"
-            if missing := [name for name in self.names if name not in marked]:
-                how = "by jax.ad_checkpoint.checkpoint_name"
-                raise NotAvailable(f"no value is marked as {missing[0]!r} {how}: {there}")
-            policy = jax.checkpoint_policies.save_only_these_names(*self.names)
-        else:
-            policy = getattr(jax.checkpoint_policies, self.names[0])
-        return jax.checkpoint(call, policy=policy)(*arrays)
+    call, arrays = as_function_of_arrays(fn, args, kwargs)
+    return jax.checkpoint(call, policy=getattr(jax.checkpoint_policies, policy))(*arrays)
 
 
-@dataclass(frozen=True)
-class Segmented:
+@wrapper
+def checkpointed_but(fn: Loss, args: Any, kwargs: Any, names: tuple[str, ...]) -> Any:
+    """Under one checkpoint that keeps the values of these names."""
+    call, arrays = as_function_of_arrays(fn, args, kwargs)
+    found = every_equation(jax.make_jaxpr(call)(*arrays))
+    marked = sorted({str(each.params["name"]) for each in found if each.primitive.name == "name"})
+    if missing := [name for name in names if name not in marked]:
+        there = f"marked are {', '.join(marked)}" if marked else "no value is marked"
+        raise NotAvailable(f"no value is marked as {missing[0]!r} by jax.ad_checkpoint.checkpoint_name: {there}")
+    return jax.checkpoint(call, policy=jax.checkpoint_policies.save_only_these_names(*names))(*arrays)
+
+
+def segmented(fn: Loss, count: int | None = None) -> Loss:
     """In consecutive segments of as many operations."""
 
-    fn: Loss
-    count: int | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # If equations run one by one, inner jits are not operations; their contents are.
-        inlined = Rewritten(self.fn, bind)
-        return _run_in_parts(inlined, args, kwargs, self._cut)
-
-    def _cut(self, operations: Sequence[Any]) -> list[Part]:
+    def cut(operations: Sequence[Any]) -> list[Part]:
         found = len(operations)
-        if found < max(LEAST_OPERATIONS, self.count or 0):
+        if found < max(LEAST_OPERATIONS, count or 0):
             raise NotAvailable(f"too few operations for segments, outside of loops: {found}")
         # With sqrt(n) segments, the values kept between segments take as much memory as one segment during its
         # recomputation (Chen et al. 2016).
-        length = math.ceil(math.sqrt(found) if self.count is None else found / self.count)
+        length = math.ceil(math.sqrt(found) if count is None else found / count)
         return [(operations[start : start + length], True) for start in range(0, found, length)]
 
+    # If equations run one by one, inner jits are not operations; their contents are.
+    return in_parts(rewritten(fn, change=bind), cut=cut)
 
-@dataclass(frozen=True)
-class OnlyLayers:
+
+@wrapper
+def only_layers(fn: Loss, args: Any, kwargs: Any, names: tuple[str, ...]) -> Any:
     """Layers by their names: functions of the loss's module, each call by itself; else named scopes."""
-
-    fn: Loss
-    names: tuple[str, ...]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = _own_names(self.fn)
-        found = {name: own[name] for name in self.names if name in own}
-        layers = {name: layer for name, layer in found.items() if callable(layer) and not isinstance(layer, type)}
-        scopes = tuple(name for name in self.names if name not in layers)
-        with ExitStack() as stack:
-            for layer in layers.values():
-                stack.enter_context(replaced(layer, Checkpointed(layer, ("nothing_saveable",))))
-            return _run_in_parts(self.fn, args, kwargs, _by_scope(scopes)) if scopes else self.fn(*args, **kwargs)
+    own = _own_names(fn)
+    found = {name: own[name] for name in names if name in own}
+    layers = {name: layer for name, layer in found.items() if callable(layer) and not isinstance(layer, type)}
+    scopes = tuple(name for name in names if name not in layers)
+    with ExitStack() as stack:
+        for layer in layers.values():
+            stack.enter_context(replaced(layer, checkpointed(layer, policy="nothing_saveable")))
+        return (in_parts(fn, cut=_by_scope(scopes)) if scopes else fn)(*args, **kwargs)
 
 
 def _own_names(fn: Any) -> Mapping[str, Any]:
@@ -411,7 +389,8 @@ Part = tuple[Sequence[Any], bool]
 """(operations, are they under a checkpoint?)"""
 
 
-def _run_in_parts(fn: Loss, args: Any, kwargs: Any, cut: Callable[[Sequence[Any]], list[Part]]) -> Any:
+@wrapper
+def in_parts(fn: Loss, args: Any, kwargs: Any, cut: Callable[[Sequence[Any]], list[Part]]) -> Any:
     """Calls `fn`, its operations in parts that follow one another. Raises `NotAvailable` where `cut` does."""
 
     def run(closed: Any, arrays: list[Any]) -> list[Any]:
@@ -451,7 +430,7 @@ def measure_accumulation(asked: Asked) -> Measure:
             raise NotAvailable(f"{rows} do not divide into {count} equal micro-batches")
         facts = ("batch", f"{batch.how}; in {count} parts"), ("equal", "only where the loss is a mean over the rows")
         batched = tuple(key for key in batch.arguments if isinstance(key, int))
-        case = replace(whole.case, fn=MicroBatched(whole.case.fn, count, batched))
+        case = replace(whole.case, fn=micro_batched(whole.case.fn, count=count, batched=batched))
         return ChangedCase(case, facts=always(*facts))
 
     name, title = asked.variant.name, asked.variant.title
@@ -459,27 +438,22 @@ def measure_accumulation(asked: Asked) -> Measure:
     return partial(measure_ways, f"{name}:1", whole.title, whole.case, ways)
 
 
-@dataclass(frozen=True)
-class MicroBatched:
-    """A gradient of the mean over `count` parts of the rows of some arguments."""
+@wrapper
+def micro_batched(gradient: Callable[..., Any], args: Any, kwargs: Any, count: int, batched: tuple[int, ...]) -> Any:
+    """The gradient of the mean over `count` parts of the rows of some arguments."""
 
-    gradient: Callable[..., Any]
-    count: int
-    batched: tuple[int, ...]
+    def split(leaf: Any) -> Any:
+        return leaf.reshape(count, leaf.shape[0] // count, *leaf.shape[1:])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        def split(leaf: Any) -> Any:
-            return leaf.reshape(self.count, leaf.shape[0] // self.count, *leaf.shape[1:])
+    parts = {i: jax.tree.map(split, args[i]) for i in batched}
 
-        parts = {i: jax.tree.map(split, args[i]) for i in self.batched}
+    def of(part: dict[int, Any]) -> Any:
+        return gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
 
-        def of(part: dict[int, Any]) -> Any:
-            return self.gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
+    def step(total: Any, part: dict[int, Any]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, of(part)), None
 
-        def step(total: Any, part: dict[int, Any]) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, total, of(part)), None
-
-        shapes = jax.eval_shape(of, jax.tree.map(lambda leaf: leaf[0], parts))
-        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        total, _ = jax.lax.scan(step, zeros, parts)
-        return jax.tree.map(lambda leaf: leaf / self.count, total)
+    shapes = jax.eval_shape(of, jax.tree.map(lambda leaf: leaf[0], parts))
+    zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    total, _ = jax.lax.scan(step, zeros, parts)
+    return jax.tree.map(lambda leaf: leaf / count, total)
