@@ -37,7 +37,7 @@ from benchax.measuring.engine import measure
 from benchax.measuring.inputs import Inputs, make_inputs, without_static
 from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.program import CallableProgram, program_of, program_that_ran, trace
+from benchax.measuring.program import program_of, program_that_ran
 from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.options import resolve
 from benchax.program.index import TracedProgram, index
@@ -554,23 +554,21 @@ class Evidence:
 
     @once
     def _prepared(self) -> Prepared:
-        inputs = make_inputs(self.case, self.seed) if self.can == "call" else abstract_inputs(self.case)
-        return Prepared(self._program_with(inputs), inputs)
-
-    def _program_with(self, inputs: Inputs) -> CallableProgram:
-        return program_of(self.case, inputs) if self.can == "call" else program_that_ran(self.case)
+        if self.can != "call":
+            return Prepared(program_that_ran(self.case), abstract_inputs(self.case))
+        inputs = make_inputs(self.case, self.seed)
+        return Prepared(program_of(self.case, inputs), inputs)
 
     @once
     def _jaxpr(self) -> Any:
-        # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
         obstacle = self.trial("compiled").obstacle
         # A function that ran too long or crashed in another process was traced there, so it can be traced here, too.
-        is_traceable = obstacle is not None and obstacle.stage not in (*BEFORE_TRACING, *BUILDING)
-        if is_traceable or "failure" not in self._parts:
-            inputs = abstract_inputs(self.case) if is_traceable else self.inputs
-            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # building it tells why
-                return trace(self._program_with(inputs), *inputs.renewed(copy=False)).jaxpr
-        return self.prepared.built.reach_trace().jaxpr
+        if obstacle is not None and obstacle.stage in (*BEFORE_TRACING, *BUILDING):
+            self._pass("compiled")
+        # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
+        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # building it tells why
+            return self._prepared.reach_trace().jaxpr
+        return self.prepared.reach_trace().jaxpr
 
     def _without_jit(self) -> Case:
         case = self.plain_case if self.is_jitted else self.case  # without tracing it, which may be in vain
@@ -623,12 +621,14 @@ class Evidence:
             yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{failure.message}")
         ways = [trial.way for trial in trials if not trial.untried]
         compared = [pair.name for pair, _ in self._comparisons]
-        done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
-        done += ["traced"]
-        done += ["compiled"] if "failure" in self._parts and failure is None else []
-        there = [part for part, made in self._parts.items() if not isinstance(made, BenchaxError)]
-        done += [text for part, text in _DONE.items() if part in there]
-        done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
+        there = {part for part, made in self._parts.items() if not isinstance(made, BenchaxError)}
+        done = [
+            *([f"tried in a worker process ({', '.join(ways)})"] if ways else []),
+            "traced",
+            *(["compiled"] if "failure" in self._parts and failure is None else []),
+            *(text for part, text in _DONE.items() if part in there),
+            *([f"compared in fresh processes ({', '.join(compared)})"] if compared else []),
+        ]
         yield Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")
 
 

@@ -54,19 +54,14 @@ def _walk(value: Any, path: str, depth: int, above: set[int]) -> Iterator[tuple[
 
 def _children(value: Any, path: str) -> list[tuple[str, Any]] | None:
     """(path, part) of each; None of what has no parts."""
-    if isinstance(value, Mapping):
-        return [(f"{path}[{key!r}]", child) for key, child in value.items()]
-    if hasattr(value, "_fields"):
-        return [(f"{path}.{name}", getattr(value, name)) for name in value._fields]
-    if isinstance(value, list | tuple):
-        return [(f"{path}[{i}]", child) for i, child in enumerate(value)]
-    held = getattr(value, "__dict__", None)
-    if not held or isinstance(value, type) or callable(getattr(value, "__code__", None)):
+    # Only one level, of which the value itself comes first: a module that contains itself would never end.
+    is_part = iter([False])
+    parts, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda _: next(is_part, True))
+    if value is None or jax.tree_util.treedef_is_leaf(structure):
         return None
-    # Only one level: a module that contains itself would never end.
-    if jax.tree_util.default_registry.flatten_one_level(value) is None:
-        return None
-    return [(f"{path}.{name}", child) for name, child in held.items() if not name.startswith(HIDDEN)]
+    if held := getattr(value, "__dict__", None):
+        return [(f"{path}.{name}", child) for name, child in held.items() if not name.startswith(HIDDEN)]
+    return [(path + jax.tree_util.keystr(key), child) for key, child in parts]
 
 
 LONGEST = 80
