@@ -17,7 +17,7 @@ from jax_versions import shows_calls
 
 from benchax.auditing.audit import audit_run, evidence_of
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.recorder.functions import MOST_KEPT, FunctionRecorder
+from benchax.auditing.recorder.functions import MOST_KEPT, FunctionRecorder, outer_values
 from benchax.auditing.recorder.hooks import CallWindows, HostHooks
 from benchax.auditing.recorder.log import Event, Log, call_lines, keys_used_twice, pairs_of, use_of
 from benchax.watching.watch import watch
@@ -283,6 +283,38 @@ def test_a_late_nan_is_found_with_the_arguments_that_gave_it(run: Any) -> None:
 
     assert evidence.nan_at == 21
     assert float(evidence.data[0]) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_what_a_function_reads_from_around_it_is_compared_with_what_is_there_later() -> None:
+    scale = [2.0, 3.0]
+
+    class Sampler:
+        temperature = 1.0
+
+        def step(self, x: Any) -> Any:
+            def body(c: Any) -> Any:
+                return c * self.temperature
+
+            return body(x) * scale[0]
+
+    sampler = Sampler()
+    values = outer_values(sampler.step, {})
+    sampler.temperature = 0.5
+
+    assert {value.name for value in values} == {"self.temperature", "scale"}
+    assert [(value.name, value.change) for value in values if value.has_changed] == [
+        ("self.temperature", "from 1.0 to 0.5")
+    ]
+
+
+def test_what_a_callback_reads_is_of_the_moment_in_which_it_runs() -> None:
+    scale, seen = 2.0, []
+
+    def log(x: Any) -> Any:
+        jax.debug.callback(lambda value: seen.append(value * scale), x)
+        return x
+
+    assert outer_values(log, {}) == []
 
 
 def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:

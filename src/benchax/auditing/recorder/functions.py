@@ -7,15 +7,15 @@ a function read when it was traced is compared with what is there now.
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import dis
 import inspect
 import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -25,7 +25,6 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.auditing.recorder.log import Event, Log
-from benchax.auditing.syntax import Function, callee_name, path_of, source_of
 from benchax.case import Case, make_case
 from benchax.source_files import owner_of
 from benchax.watching import frames
@@ -41,15 +40,17 @@ from benchax.watching.watch import FunctionLocation, place_of
 # object.
 #
 # A compiled call keeps the first value that it read. So benchax reads these values when a function was compiled, and
-# again at later calls (`FunctionRecorder`). It finds names in the source: of the function, and of the user's
-# functions that it calls by name. Numbers, texts and arrays count. Reading them runs no code of the user, and only weak
-# references hold arrays.
+# again at later calls (`FunctionRecorder`). It finds names in the code that Python runs: of the function, and
+# of the user's functions that it calls by name. Numbers, texts and arrays count. Reading them runs no code of the user,
+# and only weak references hold arrays.
 
 
 MISSING = object()
 MOST_LEAVES = 50
 """Arrays of a container."""
 PLAIN = (bool, int, float, complex, str)
+OUTER = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
+"""Instructions of Python that read a name from around a function (3.11 to 3.14)."""
 
 
 @dataclass(frozen=True)
@@ -97,31 +98,23 @@ def _values(fn: Any, static: Mapping[str, Any], met: set[CodeType]) -> Iterator[
     fn = getattr(fn, "__func__", fn)
     if not isinstance(fn, FunctionType) or fn.__code__ in met or owner_of(fn.__code__.co_filename) != "user":
         return
-    met.add(fn.__code__)
-    roots = _roots(fn, owner, static)
-    for chain, line in _chains(fn):
-        root = roots.get(chain[0]) or _global(fn, chain[0])
-        if root is None:
-            continue
+    code = fn.__code__
+    met.add(code)
+    named = {**static, **({code.co_varnames[0]: owner} if owner is not None and code.co_varnames else {})}
+    objects = {name: weakref.ref(one) for name, one in named.items() if hasattr(type(one), "__weakref__")}
+    for chain, line in _chains(code):
+        name = chain[0]
+        if name not in objects and name in (*code.co_varnames, *code.co_cellvars):
+            continue  # an argument, or made inside
+        root = partial(_alive, objects[name]) if name in objects else partial(_variable, weakref.ref(fn), name)
         depth, value = _follow(root(), chain)
         if (kept := _keep(value)) is not None:
             read = partial(_read, root, chain[: depth + 1])
-            yield OuterValue(".".join(chain[: depth + 1]), f"{fn.__code__.co_filename}:{line}", read, kept)
-        elif isinstance(value, FunctionType | MethodType | partial) or hasattr(value, "lower"):
+            yield OuterValue(".".join(chain[: depth + 1]), f"{code.co_filename}:{line}", read, kept)
+        elif not _calls_back(code) and (
+            isinstance(value, FunctionType | MethodType | partial) or hasattr(value, "lower")
+        ):
             yield from _values(value, {}, met)
-
-
-def _roots(fn: FunctionType, owner: Any, static: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Returns ways to reach the values behind names, without keeping them alive."""
-    code, function = fn.__code__, weakref.ref(fn)
-    roots: dict[str, Callable[[], Any]] = {name: partial(_cell, function, i) for i, name in enumerate(code.co_freevars)}
-    objects = dict(static)
-    if owner is not None and code.co_varnames:
-        objects[code.co_varnames[0]] = owner
-    for name, value in objects.items():
-        if hasattr(type(value), "__weakref__"):
-            roots[name] = partial(_alive, weakref.ref(value))
-    return roots
 
 
 def _alive(reference: weakref.ref[Any]) -> Any:
@@ -129,18 +122,16 @@ def _alive(reference: weakref.ref[Any]) -> Any:
     return MISSING if value is None else value
 
 
-def _cell(function: weakref.ref[FunctionType], i: int) -> Any:
+def _variable(function: weakref.ref[FunctionType], name: str) -> Any:
+    """The present value of a name that a function reads from around it."""
     fn = function()
+    if fn is None:
+        return MISSING
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     try:
-        return MISSING if fn is None or fn.__closure__ is None else fn.__closure__[i].cell_contents
+        return cells[name].cell_contents if name in cells else fn.__globals__.get(name, MISSING)
     except ValueError:  # not set
         return MISSING
-
-
-def _global(fn: FunctionType, name: str) -> Callable[[], Any] | None:
-    if name in fn.__code__.co_varnames or name in fn.__code__.co_cellvars or name not in fn.__globals__:
-        return None
-    return partial(fn.__globals__.get, name, MISSING)
 
 
 def _follow(value: Any, chain: tuple[str, ...]) -> tuple[int, Any]:
@@ -189,38 +180,28 @@ def _is_same(was: tuple[Any, ...], now: tuple[Any, ...] | None) -> bool:
     )
 
 
-_known: dict[CodeType, list[tuple[tuple[str, ...], int]]] = {}
+@cache
+def _chains(code: CodeType, is_inner: bool = False) -> list[tuple[tuple[str, ...], int]]:
+    """((self, temperature), line) of each name that is read, also in the functions inside. Their own are left out."""
+    found: list[tuple[tuple[str, ...], int]] = []
+    grows = False
+    for step in dis.get_instructions(code):
+        if grows and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            names, line = found.pop()
+            found.append(((*names, step.argval), line))
+            continue
+        grows = step.opname.startswith(OUTER if is_inner else (*OUTER, "LOAD_FAST"))
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)  # LOAD_FAST_LOAD_FAST
+        # From Python 3.13 on, LOAD_FAST also takes the variable for a function inside, whose own code reads it.
+        read = [name for name in names if step.opname == "LOAD_DEREF" or name not in code.co_freevars] if grows else []
+        found += [((name,), getattr(step.positions, "lineno", 0)) for name in read]
+    inner = () if _calls_back(code) else (one for one in code.co_consts if isinstance(one, CodeType))
+    return found + [read for one in inner for read in _chains(one, True) if read[0][0] not in one.co_cellvars]
 
 
-def _chains(fn: FunctionType) -> list[tuple[tuple[str, ...], int]]:
-    """((self, temperature), line) of each name that is read and not made inside. A file is parsed once for each
-    function."""
-    code = fn.__code__
-    if code not in _known:
-        source = source_of(fn)
-        made = {*code.co_varnames[code.co_argcount :], *(_made_inside(source.tree) if source else ())}
-        found = _read_in(source.tree) if source else ()
-        _known[code] = [(chain, line) for chain, line in found if chain[0] not in made]
-    return _known[code]
-
-
-def _made_inside(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, Function) and node is not tree:
-            yield from (arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-
-
-def _read_in(node: ast.AST) -> Iterator[tuple[tuple[str, ...], int]]:
-    path = path_of(node) if isinstance(getattr(node, "ctx", None), ast.Load) else ""
-    if path:
-        yield tuple(path.split(".")), getattr(node, "lineno", 0)
-        return
-    # A function that is passed to a callback runs in each call, and reads the values of that moment.
-    is_callback = isinstance(node, ast.Call) and "callback" in callee_name(node)
-    for child in () if is_callback else ast.iter_child_nodes(node):
-        yield from _read_in(child)
+def _calls_back(code: CodeType) -> bool:
+    """A function that is passed to a callback runs in each call, and reads the values of that moment."""
+    return any("callback" in name for name in code.co_names)
 
 
 # ---- functions ------------------------------------------------------------------------------------------------------
