@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
@@ -87,21 +87,33 @@ WAIT_S = 60.0
 
 
 @contextmanager
-def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
+def only_writer(path: Path, where: str = "", is_patient: bool = False) -> Generator[int, None, None]:
     """Opens the file to read and write, makes it if it is not there, and yields its descriptor with the lock held.
 
     Args:
         where: what is to be written, as an error tells it; default: that file.
+        is_patient: waits for as long as it takes.
 
     Raises:
-        StoreError: another process has held the lock for WAIT_S.
+        StoreError: another process has held the lock for WAIT_S, as when it was stopped by Ctrl-Z.
         OSError: the file cannot be opened to write.
     """
     while True:
         # Programs that this process starts do not inherit it (PEP 446).
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            wait_for(descriptor, where or str(path), str(path))
+            if not _is_taken(descriptor):
+                # Lock in a thread, because flock has no timeout, and on a duplicate, because the thread may outlive the
+                # wait. The duplicate gets the lock for both. If the wait is over, closing the duplicate releases it at
+                # once.
+                waiting = threading.Thread(target=_queue, args=(os.dup(descriptor),), daemon=True)
+                waiting.start()
+                waiting.join(None if is_patient else WAIT_S)
+                if not _is_taken(descriptor):
+                    raise StoreError(
+                        f"cannot write {where or path}: another process has been writing for {WAIT_S:.0f} s",
+                        hint=f"it may hang or be stopped; see who has {path} open (lsof, fuser)",
+                    )
             # Does the path still lead to this open file?
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 yield descriptor
@@ -113,42 +125,10 @@ def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
             os.close(descriptor)
 
 
-@contextmanager
-def hold_lock(path: Path) -> Generator[None, None, None]:
+def hold_lock(path: Path) -> AbstractContextManager[int]:
     """Waits until no other process is inside, for as long as that takes. The file is the lock, and stays empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        flock(file, LOCK_EX)
-        try:
-            yield
-        finally:
-            # Unlock explicitly: a process started in the meantime also has the file open, so closing it here is not
-            # enough.
-            flock(file, LOCK_UN)
-
-
-def wait_for(descriptor: int, where: str, held: str = "") -> None:
-    """Takes the lock of an open file.
-
-    Args:
-        where: what is to be written, as an error tells it.
-        held: the file that is open; default: that one.
-
-    Raises:
-        StoreError: not within WAIT_S, as when the writer in front was stopped by Ctrl-Z.
-    """
-    if _is_taken(descriptor):
-        return
-    # Lock in a thread, because flock has no timeout, and on a duplicate, because the thread may outlive the wait. The
-    # duplicate gets the lock for both. If the wait is over, closing the duplicate releases it at once.
-    waiting = threading.Thread(target=_queue, args=(os.dup(descriptor),), daemon=True)
-    waiting.start()
-    waiting.join(WAIT_S)
-    if not _is_taken(descriptor):
-        raise StoreError(
-            f"cannot write {where}: another process has been writing for {WAIT_S:.0f} s",
-            hint=f"it may hang or be stopped; see who has {held or where} open (lsof, fuser)",
-        )
+    return only_writer(path, is_patient=True)
 
 
 def _is_taken(descriptor: int) -> bool:

@@ -48,7 +48,7 @@ class BenchContext:
     marker: Mapping[str, Any] = field(default_factory=dict[str, Any])
     keep: Callable[[dict[str, Any]], None] = lambda record: None
     """Takes the record of a measurement for the summary."""
-    lock: Callable[[], AbstractContextManager[None]] = nullcontext
+    lock: Callable[[], AbstractContextManager[object]] = nullcontext
     """While it is held, no other worker of xdist measures."""
     hold_open: Callable[[str], None] = lambda place: None
     """Keeps the store at this place open until the session ends, so that each row waits less for the disk."""

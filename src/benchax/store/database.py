@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -301,9 +302,8 @@ def name_matcher(case: str) -> Callable[[str], bool]:
     """Does a name answer to `case`, a name or a pattern? [ ] stand for themselves: names of tests are full of them."""
     if not is_pattern(case):
         return case.__eq__
-    wildcards = {"*": ".*", "?": "."}
-    pattern = re.compile("".join(wildcards.get(c) or re.escape(c) for c in case), re.DOTALL)
-    return lambda name: pattern.fullmatch(name) is not None
+    pattern = case.replace("[", "[[]")
+    return lambda name: fnmatchcase(name, pattern)
 
 
 def commit_range(commit: str) -> tuple[str, str]:

@@ -227,12 +227,8 @@ class SqliteFile:
         -wal are not opened this way, because those rows would be missed.
         """
         wal = Path(f"{self.where}-wal")
-        if os.access(self.path.parent, os.W_OK):
-            mode = "mode=rw"
-        elif wal.exists() and wal.stat().st_size:
-            mode = "mode=ro"
-        else:
-            mode = "mode=ro&immutable=1"
+        read_only = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
+        mode = "mode=rw" if os.access(self.path.parent, os.W_OK) else read_only
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?{mode}", uri=True, timeout=WAIT_S, isolation_level=None
         )
