@@ -461,15 +461,10 @@ def _argument(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
 
     for i, tree in enumerate(args):
         leaves = jax.tree.leaves(tree)
-        if i not in static and leaves and all(map(_is_float, leaves)):
+        are_floats = [isinstance(x, jax.Array) and jax.numpy.issubdtype(x.dtype, jax.numpy.floating) for x in leaves]
+        if i not in static and leaves and all(are_floats):
             return i
     raise TypeError("no positional argument consists of float arrays, which a gradient needs")
-
-
-def _is_float(leaf: Any) -> bool:
-    import jax
-
-    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
 
 
 # ---- work ------------------------------------------------------------------------------------------------------------

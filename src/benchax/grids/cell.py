@@ -92,11 +92,7 @@ class CellAnswer:
 
 
 class Refused(Exception):
-    """A result that cannot be right, which its failure says."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    """A result that cannot be right. Its argument is the failure."""
 
 
 def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
@@ -112,7 +108,7 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
         seed = request.seeds[0]
         fill(record, sampler.case(seed), replace(request.options, seed=seed), sampler)
     except Refused as refused:
-        failure = refused.failure
+        (failure,) = refused.args
     # Ctrl-C does not reach a worker: this KeyboardInterrupt is the function's own.
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         failure = diagnose(error, STEPS.get(record.stage, record.stage))

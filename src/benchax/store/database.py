@@ -172,12 +172,7 @@ class DatabaseStore:
     def migrate(self) -> tuple[int, int]:
         """Makes the tables, or brings them up to date: (their version before, 0 for none; now)."""
 
-        def migrate_now(connection: Connection) -> int:
-            before = version(connection, self.where)
-            migrate(connection, self.where)
-            return before
-
-        return self.place.write(migrate_now), SCHEMA
+        return self.place.write(lambda connection: migrate(connection, self.where)), SCHEMA
 
     def query(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None

@@ -261,16 +261,19 @@ def comparison_columns(connection: Connection, c: Comparison, document: str) -> 
 # ---- versions ---------------------------------------------------------------------------------------------------
 
 
-def migrate(connection: Connection, where: str) -> None:
-    """Brings the database of this transaction up to `SCHEMA`: all steps or none. Raises as `version` does."""
-    if version(connection, where) == SCHEMA:
-        return
+def migrate(connection: Connection, where: str) -> int:
+    """Brings the database of this transaction up to `SCHEMA`: all steps or none. Returns the version before, 0 for
+    none. Raises as `version` does."""
+    before = version(connection, where)
+    if before == SCHEMA:
+        return before
     if connection.dialect == "postgresql":
         # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
         connection.execute("SELECT pg_advisory_xact_lock(?)", [_ADVISORY_LOCK])
     # Check again: another process can take these steps while this one waits for the lock.
     for step in MIGRATIONS[version(connection, where) :]:
         take_step(connection, step)
+    return before
 
 
 def take_step(connection: Connection, step: str) -> None:
