@@ -9,7 +9,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import wraps
 from itertools import combinations
 from types import MethodType
 from typing import Any, Literal
@@ -62,8 +62,8 @@ def plain(case: Case, seed: int = 0) -> Case:
 
 
 def wrapper(call: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
-    """Makes `wrap(fn, **how)` of `call(fn, args, kwargs, **how)`. The wrapped function keeps the names of its arguments:
-    in a combination, the next variant chooses some by name."""
+    """Makes `wrap(fn, **how)` of `call(fn, args, kwargs, **how)`. The wrapped function keeps the names of its
+    arguments: in a combination, the next variant chooses some by name."""
 
     def wrap(fn: Callable[..., Any], **how: Any) -> Callable[..., Any]:
         # Without its attributes: those of a jitted function would make this look like one.
@@ -316,8 +316,7 @@ def make_pure(case: Case, seed: int) -> tuple[Case, str]:
             "a function that takes them as an argument",
         )
     if holds_objects(call):
-        fn = StateFirst(case, seed)
-        changed = replace(case, fn=fn, inputs=fn.inputs)
+        changed = _with_state_first(case, seed)
     else:
         changed = replace(case, fn=of_arrays(_under(case), hide=hide_all), inputs=lambda: hide_all(_call(case, seed)))
     return replace(changed, donate=_donated_by(wrapper, case, call, changed.inputs())), wrapper
@@ -357,36 +356,25 @@ def _donated_by(wrapper: str, case: Case, call: CallArguments, pure: CallArgumen
     raise NotAvailable(f"{wrapper} donates some of its arguments, and doesn't show which")
 
 
-@dataclass(frozen=True, eq=False)
-class StateFirst:
+def _with_state_first(case: Case, seed: int) -> Case:
     """The function inside `flax.nnx.jit`, as a function of the state of the Flax NNX objects and of the other
     arguments. It returns the new state as well."""
+    under, merge = _under(case), take_apart(_call(case, seed)).merge
 
-    case: Case
-    seed: int
+    def fn(state: list[Any], *args: Any, **kwargs: Any) -> CallOutcome:
+        call = merge([*jax.tree.leaves(reveal((args, kwargs))), *state])
+        outputs = under(*call[0], **call[1])
+        # The result may be, or contain, such objects.
+        return CallOutcome(take_apart(outputs).leaves, take_apart(call).values)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"case": self.case, "seed": self.seed}
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        own = list(inspect.signature(_under(self.case)).parameters.values())
-        name = "nnx_state" if any(p.name == "state" for p in own) else "state"
-        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY), *own])
-
-    def inputs(self) -> CallArguments:
-        call = _call(self.case, self.seed)
+    def inputs() -> CallArguments:
+        call = _call(case, seed)
         args, kwargs = without_objects(call)
         held = take_apart(call).leaves[len(jax.tree.leaves((args, kwargs))) :]
         return (held, *map(hide_argument, args)), {name: hide_argument(value) for name, value in kwargs.items()}
 
-    @cached_property
-    def merge(self) -> Callable[[list[Any]], Any]:
-        """Makes the user's arguments of leaves, on new objects."""
-        return take_apart(_call(self.case, self.seed)).merge
-
-    def __call__(self, state: list[Any], *args: Any, **kwargs: Any) -> CallOutcome:
-        call = self.merge([*jax.tree.leaves(reveal((args, kwargs))), *state])
-        outputs = _under(self.case)(*call[0], **call[1])
-        # The result may be, or contain, such objects.
-        return CallOutcome(take_apart(outputs).leaves, take_apart(call).values)
+    own = list(inspect.signature(under).parameters.values())
+    name = "nnx_state" if any(p.name == "state" for p in own) else "state"
+    signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY), *own])
+    fn.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    return replace(case, fn=fn, inputs=inputs)
