@@ -31,6 +31,7 @@ from typing import Any
 
 import psutil
 
+from benchax import subprocesses
 from benchax.errors import UsageError
 from benchax.hooks import startup
 
@@ -170,20 +171,14 @@ def _wait(program: subprocess.Popen[bytes], limit_s: float | None, on_wait: Call
             program.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 program.wait(GRACE_S)
-            _kill(program, children)
+            subprocesses.kill_tree(program.pid)
+            for child in children:
+                with contextlib.suppress(psutil.Error):  # it has ended by itself
+                    child.kill()
             program.wait()
             return True
         if on_wait is not None:
             on_wait(elapsed_s)
-
-
-def _kill(program: subprocess.Popen[bytes], others: Sequence[psutil.Process] = ()) -> None:
-    """Kills the program, the processes that it has started, and others."""
-    processes = [*_family(program), *others]
-    program.kill()
-    for process in processes:
-        with contextlib.suppress(psutil.Error):  # it has ended by itself
-            process.kill()
 
 
 def _family(program: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -228,23 +223,16 @@ class _Forwarding:
         if self.program is None:
             self.early.append(number)
         elif number in ENDING and not is_first and time.monotonic() - (self.first_s or 0.0) >= GRACE_S:
-            _kill(self.program)
+            subprocesses.kill_tree(self.program.pid)
         elif not (number in OF_TERMINALS and _is_in_foreground()):
             self.program.send_signal(number)  # nothing happens if it has ended
 
 
 def _is_in_foreground() -> bool:
     """Are we the job that the terminal sends Ctrl-C to? Then the program has got it already, and once is enough."""
-    try:
-        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
+    with contextlib.suppress(OSError), Path(os.ctermid()).open("rb", buffering=0) as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 # ---- what the processes left ------------------------------------------------------------------------------------

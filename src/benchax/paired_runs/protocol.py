@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from time import monotonic
 from typing import Any
@@ -43,68 +44,51 @@ _PIECES = 64
 class Kernel:
     """A function of arrays, with the requested number of iterations."""
 
-    name: str
-    make: Callable[[int], Callable[..., Any]]
-    """Makes a new function each time, with this many iterations. Made in here, it travels to other processes by value.
-    """
+    function: Callable[..., Any]
+    """Its first argument is the number of iterations."""
     specs: tuple[str, ...]
     """The specs of its arrays."""
     turns: int
     """The iterations of the baseline; a multiple of 20, so that +5 % is a whole number of iterations."""
 
-    def slower(self, share: float) -> Callable[..., Any]:
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def slower(self, share: float) -> partial[Any]:
         """Adds `share` of the iterations; 0 makes an unchanged copy."""
-        return self.make(round(self.turns * (1 + share)))
+        return partial(self.function, round(self.turns * (1 + share)))
 
 
-def steps(turns: int) -> Callable[..., Any]:
+def steps(turns: int, x: Any) -> Any:
     """Many small steps, one after the other."""
-
-    def steps(x: Any) -> Any:
-        return lax.fori_loop(0, turns, lambda _, y: 0.5 * jnp.sin(y) + x, x)
-
-    return steps
+    return lax.fori_loop(0, turns, lambda _, y: 0.5 * jnp.sin(y) + x, x)
 
 
-def products(turns: int) -> Callable[..., Any]:
+def products(turns: int, x: Any, w: Any) -> Any:
     """Products of small matrices."""
-
-    def products(x: Any, w: Any) -> Any:
-        return lax.fori_loop(0, turns, lambda _, y: jnp.tanh(y @ w), x)
-
-    return products
+    return lax.fori_loop(0, turns, lambda _, y: jnp.tanh(y @ w), x)
 
 
-def reading(turns: int) -> Callable[..., Any]:
+def reading(turns: int, x: Any) -> Any:
     """4 MiB of memory, read piece by piece."""
 
-    def reading(x: Any) -> Any:
-        return _total(x, turns)
-
-    return reading
-
-
-def allocating(turns: int) -> Callable[..., Any]:
-    """The same, with a result of 4 MiB, for which each call takes new memory."""
-
-    def allocating(x: Any) -> Any:
-        return x + _total(x, turns)[0]
-
-    return allocating
-
-
-def _total(x: Any, turns: int) -> Any:
     def add(i: Any, total: Any) -> Any:
         return total + 0.5 * lax.dynamic_slice(x, ((i % _PIECES) * _PIECE,), (_PIECE,))
 
     return lax.fori_loop(0, turns, add, jnp.zeros(_PIECE, x.dtype))
 
 
+def allocating(turns: int, x: Any) -> Any:
+    """The same, with a result of 4 MiB, for which each call takes new memory."""
+    return x + reading(turns, x)[0]
+
+
 KERNELS = (
-    Kernel("steps", steps, ("f32[64]",), 2000),
-    Kernel("products", products, ("f32[8,32]", "f32[32,32]"), 500),
-    Kernel("reading", reading, (f"f32[{_PIECE * _PIECES}]",), 300),
-    Kernel("allocating", allocating, (f"f32[{_PIECE * _PIECES}]",), 600),
+    Kernel(steps, ("f32[64]",), 2000),
+    Kernel(products, ("f32[8,32]", "f32[32,32]"), 500),
+    Kernel(reading, (f"f32[{_PIECE * _PIECES}]",), 300),
+    Kernel(allocating, (f"f32[{_PIECE * _PIECES}]",), 600),
 )
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
