@@ -583,6 +583,8 @@ def free_port(host: str = "") -> int:
 
 GRACE_OF_HOSTS_S = SILENT_S + 1.0
 """As GRACE_S, over the network: longer than it takes to notice that a host is lost."""
+LAST_WORDS_S = 0.2
+"""For a rank that has answered to come to its end: then its pool serves the next case."""
 JobMaker = Callable[..., RankJob]
 """Makes the job of a `rank`, from the `address` where JAX connects them, the address of the start `line`, and
 `is_remote`."""
@@ -645,27 +647,25 @@ class Follower:
             self.link.send(number=number, failure=encode_value(Failure("error", "start", problem.problem), Failure))
             raise problem
         job = make_job(rank=rank, address=order["jax"], line=order["line"], is_remote=True)
-        pool, answers, problems = rank_pool(0), list[RankAnswer | Failure](), list[UsageError]()
+        pool = rank_pool(0)
 
-        def end() -> None:
-            try:
-                self._await("over")
-            except UsageError as error:
-                problems.append(error)
-            if not answers:
+        def run() -> None:
+            answer = call_rank(pool, job, name, tell)
+            kind, hint = ("failure", Failure) if isinstance(answer, Failure) else ("answer", RankAnswer)
+            self.link.send(number=number, **{kind: encode_value(answer, hint)})
+
+        def tell(message: dict[str, Any]) -> None:
+            self.link.send(number=number, said={"stage": message["stage"]})
+
+        running = threading.Thread(target=run, daemon=True)
+        running.start()
+        try:
+            self._await("over")
+            running.join(LAST_WORDS_S)
+        finally:
+            if running.is_alive():
                 pool.close()
-
-        ending = threading.Thread(target=end, daemon=True)
-        ending.start()
-        answer = call_rank(
-            pool, job, name, lambda message: self.link.send(number=number, said={"stage": message["stage"]})
-        )
-        answers.append(answer)
-        kind, hint = ("failure", Failure) if isinstance(answer, Failure) else ("answer", RankAnswer)
-        self.link.send(number=number, **{kind: encode_value(answer, hint)})
-        ending.join()
-        if problems:
-            raise problems[0]
+            running.join()
         return []
 
     def _await(self, word: str) -> dict[str, Any]:
