@@ -159,7 +159,7 @@ class Value:
             is_crossed = value.maker is not None and (through is None or value.maker.name in through)
             return value.maker.reads if value.maker is not None and is_crossed else ()
 
-        return _reach([self], before)
+        return reach([self], before)
 
     @property
     def roots(self) -> set[Value]:
@@ -167,9 +167,13 @@ class Value:
         program, and values that differ in each iteration."""
         return {one for one in list_behind([self]) if not (one.maker or one.outer) and one.literal is None}
 
+    def varies_in(self, loop: Body) -> bool:
+        """Does it depend on a carry or a row of this loop?"""
+        return any(root.body is loop for root in self.roots)
+
     def ahead(self) -> set[Value]:
         """It and what is made of it in its body."""
-        return set(_reach([self], lambda value: [one for op in value.readers for one in op.makes]))
+        return set(reach([self], lambda value: [one for op in value.readers for one in op.makes]))
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
         """It as a view of the value behind it; `scaled` also through products with numbers, signs, quotients, and
@@ -201,7 +205,7 @@ def list_behind(values: Iterable[Value]) -> set[Value]:
             return value.maker.reads
         return (value.outer,) if value.outer is not None else ()
 
-    return set(_reach(values, before))
+    return set(reach(values, before))
 
 
 def list_ahead(values: Iterable[Value]) -> set[Value]:
@@ -212,10 +216,10 @@ def list_ahead(values: Iterable[Value]) -> set[Value]:
         inside = [one for op in value.readers for body in op.bodies for one in body.inputs if one.outer is None]
         return [*value.inner, *inside, *(one for op in value.readers for one in op.makes)]
 
-    return set(_reach(values, after))
+    return set(reach(values, after))
 
 
-def _reach(starts: Iterable[Value], following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
+def reach(starts: Iterable[Value], following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
     """These values and all that follow them, each once."""
     seen, waiting = set[Value](), [*starts]
     while waiting:
@@ -414,11 +418,6 @@ class Body:
     def position(self, value: Value) -> int | None:
         """Its place among the inputs."""
         return next((i for i, one in enumerate(self.inputs) if one is value), None)
-
-    def sources(self, value: Value) -> set[int]:
-        """Places of the inputs that a value depends on."""
-        places = {one: i for i, one in enumerate(self.inputs)}
-        return {places[one] for one in value.behind() if one in places}
 
 
 def _in_order(body: Body) -> Iterator[TracedOp]:

@@ -17,7 +17,17 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import Place, named_at, where_of
 from benchax.errors import NotMeasured
-from benchax.program.index import ELEMENTWISE, FORWARD, KEEPS, Body, TracedOp, TracedProgram, Value, identity_axes
+from benchax.program.index import (
+    ELEMENTWISE,
+    FORWARD,
+    KEEPS,
+    Body,
+    TracedOp,
+    TracedProgram,
+    Value,
+    identity_axes,
+    reach,
+)
 from benchax.program.jaxpr import is_users_own, names, own_line
 from benchax.units import count, number, percent, size
 
@@ -434,16 +444,15 @@ def _basis(matrix: Value, identities: Mapping[Value, TracedOp]) -> TracedOp | No
         if op.name not in MOVES or op.reads[0].uses != 1:
             return None
         value = op.reads[0]
-    # Follow the derivative only: points that are made from an identity are not directions.
-    seen, waiting = set[Value](), [value] if op is not None else []
-    while waiting:
-        one = waiting.pop()
-        if one in identities:
-            return identities[one]
-        if one not in seen and one.maker is not None and (one.maker.name in MOVES or _is_directional(one.maker)):
-            waiting += one.maker.reads
-        seen.add(one)
-    return None
+    if op is None:
+        return None
+
+    def before(one: Value) -> Sequence[Value]:
+        # Points that are made from an identity are no directions.
+        is_crossed = one.maker is not None and (one.maker.name in MOVES or _is_directional(one.maker))
+        return one.maker.reads if one.maker is not None and is_crossed else ()
+
+    return next((identities[one] for one in reach([value], before) if one in identities), None)
 
 
 def _is_directional(op: TracedOp) -> bool:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,15 +32,9 @@ BITS = {"bfloat16": 8, "float16": 11}
 """Digits of the mantissa, with the one that is not stored."""
 
 
-class LowSum(NamedTuple):
-    """A value to which terms are added one after the other."""
-
-    adds: str
-    """The loop, scatter, or calls that add them, for a sentence."""
-    start: Value
-    added: TracedOp
-    terms: float
-    """Terms of one element, on average."""
+LowSum = tuple[str, Value, TracedOp, float]
+"""(for a sentence: "a loop adds up", the beginning of the sum, the operation that adds, the terms of one element on
+average)"""
 
 
 def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
@@ -51,12 +44,12 @@ def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
     for op in (op for op in program.ops if op.name == "scan"):
         for start, taken, returned in op.bodies[0].carries:
             if added := _added(returned, taken):
-                yield LowSum("a loop adds up", start, added[1], op.params["length"] * added[0])
+                yield "a loop adds up", start, added[1], op.params["length"] * added[0]
     for op in program.find(*SCATTERS):
-        yield LowSum("a scatter adds up", op.reads[0], op, _terms(op))
+        yield "a scatter adds up", op.reads[0], op, _terms(op)
     for i, j in carried.positions:
         if j < len(outputs) and (added := _added(outputs[j], inputs[i])):
-            yield LowSum("calls in a loop add up", inputs[i], added[1], carried.calls * added[0])
+            yield "calls in a loop add up", inputs[i], added[1], carried.calls * added[0]
 
 
 def _added(returned: Value, carry: Value) -> tuple[float, TracedOp] | None:
@@ -139,28 +132,29 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Match]:
 
 def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Match]:
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
-    sums = (each for each in low_sums(program, e.use.carried) if str(each.start.dtype) in LOW)
-    yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
+    for adds, start, added, terms in low_sums(program, e.use.carried):
+        if str(start.dtype) in LOW and terms >= MANY:
+            yield _of_sum(e, adds, start, added, terms, why)
     raise NotMeasured(why)
 
 
-def _of_sum(e: Evidence, each: LowSum, why: str) -> Match:
-    dtype, (what, begun) = str(each.start.dtype), _beginning(e, each.start)
-    near = where_of(each.added.line) or e.def_where
-    share = " for each element on average" if each.added.name in SCATTERS else ""
+def _of_sum(e: Evidence, adds: str, start: Value, added: TracedOp, terms: float, why: str) -> Match:
+    dtype, (what, begun) = str(start.dtype), _beginning(e, start)
+    near = where_of(added.line) or e.def_where
+    share = " for each element on average" if added.name in SCATTERS else ""
     reason = "the function was not called" if e.why_not_called else why
     return Match(
-        f"{each.adds} {int(each.terms)} terms in {dtype}",
+        f"{adds} {int(terms)} terms in {dtype}",
         [
-            f"{each.start.spec}{what}, to which {int(each.terms)} terms{share} are added",
-            *([f"added{each.added.at}"] if each.added.line else []),
+            f"{start.spec}{what}, to which {int(terms)} terms{share} are added",
+            *([f"added{added.at}"] if added.line else []),
             (
                 f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the "
                 f"error was not measured, because {reason}"
             ),
         ],
         SUM_WIDE,
-        op=each.added,
+        op=added,
         where=next((place for _, place in begun), None),
         related=[*begun, ("added here", near), *named_at(near, "the dtype is named here", dtype)],
     )

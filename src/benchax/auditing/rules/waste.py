@@ -408,7 +408,10 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
         which = rate.is_of_true if rate else min(sides, key=lambda is_true: _sum(sides[is_true]))
         each = _sum(sides[which])
         wasted = op.times * each * (1 - 1 / (rate.period or SECOND) if rate else 1)
-        if each < LEAST_OPERATIONS or not _changes(selects, which):
+        values = [select.reads[2 if which else 1] for select in selects]
+        # XLA can make what is the same in each iteration once, before the loop.
+        is_same = op.body.is_loop and not any(value.varies_in(op.body) for value in values)
+        if each < LEAST_OPERATIONS or is_same:
             continue
         costly = sorted(sides[which], key=lambda one: -one.work)
         is_known = rate is None or rate.period is not None
@@ -481,13 +484,6 @@ def _side(selects: Sequence[TracedOp], is_true: bool) -> list[TracedOp]:
     return ops + [op for op in selects[0].body.ops if op.is_backward and made.intersection(op.reads)]
 
 
-def _changes(selects: Sequence[TracedOp], is_true: bool) -> bool:
-    """XLA can make what is the same in each iteration once, before the loop."""
-    body = selects[0].body
-    sources = {i for select in selects for i in body.sources(select.reads[2 if is_true else 1])}
-    return not body.is_loop or any(i >= body.constants for i in sources)
-
-
 def _rarity(condition: Value) -> Rarity | None:
     """How often a condition holds that compares with a remainder, or what changes in a loop with what doesn't."""
     op = condition.back().maker
@@ -511,9 +507,8 @@ def _of_comparison(op: TracedOp) -> Rarity | None:
     if remainders:
         period = _divisor(remainders[0].reads[1])
         return Rarity(op.name == "eq", period) if period is None or period >= SECOND else None
-    body = op.body
-    varying = [any(i >= body.constants for i in body.sources(value)) for value in op.reads]
-    return Rarity(op.name == "eq", body.trips) if body.is_loop and sum(varying) == 1 else None
+    is_counted = op.body.is_loop and sum(value.varies_in(op.body) for value in op.reads) == 1
+    return Rarity(op.name == "eq", op.body.trips) if is_counted else None
 
 
 def _scalar_makers(value: Value, depth: int = 4) -> Iterator[TracedOp]:
