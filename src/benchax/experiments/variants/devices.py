@@ -395,26 +395,13 @@ def chain(stages: tuple[Stage, ...], x: Any) -> Any:
     return x
 
 
-@dataclass(frozen=True)
-class Piped:
-    """A function and the stages that it is made of."""
-
-    case: Case
-    """Gives the results that are expected."""
-    batch: int | str
-    """The argument that is cut into micro-batches."""
-    stages: tuple[Stage, ...]
-    numbers: tuple[int, ...]
-    """The outputs of micro-batches, one after the other."""
-
-
 def measure_pipeline(asked: Asked) -> Measure:
     case, (stages, numbers) = asked.case, read_stages(asked)
-    piped = Piped(case, _batch(case, make_inputs(case, asked.seed)), stages, numbers)
+    argument = case, _batch(case, make_inputs(case, asked.seed)), stages, numbers, asked.seed
 
     def measure(lab: WorkerLab) -> tuple[Curve]:
         name, condition = f"the {case.id.label!r}", with_devices(len(stages), ONE_THREAD)
-        told = lab.call_alone(try_pipeline, (piped, asked.seed), name=name, condition=condition)
+        told = lab.call_alone(try_pipeline, argument, name=name, condition=condition)
         if told.why:
             raise NotAvailable(told.why)
         sentence = f"results are compared with those of {case.id.label} on one device; {told.sentence}"
@@ -474,29 +461,28 @@ def check_numbers(said: str, numbers: Any) -> tuple[int, ...]:
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
-    piped, seed = argument
-    count = len(piped.stages)
+def try_pipeline(argument: tuple[Case, int | str, tuple[Stage, ...], tuple[int, ...], int], say: Say) -> DeviceSweep:
+    case, batched, stages, numbers, seed = argument
+    count = len(stages)
     say("inputs")
-    inputs = make_inputs(piped.case, seed)
+    inputs = make_inputs(case, seed)
     is_fake, there = jax.default_backend() == "cpu", len(jax.devices())
     if there < count:
         return DeviceSweep(why=f"{count} stages need {count} devices, and there are {there}")
-    batch = every_argument(inputs)[piped.batch]
+    batch = every_argument(inputs)[batched]
     with without_cache():
         say("whole")
         # Call it with copies, because a function may donate its inputs.
         args, kwargs = inputs.renewed()
-        expected = jax.block_until_ready(program_of(piped.case).call(*args, **kwargs))
+        expected = jax.block_until_ready(program_of(case).call(*args, **kwargs))
         say("stages")
-        jax.eval_shape(
-            functools.partial(chain, piped.stages), batch
-        )  # a stage that fails is told once, not for each number of parts
-        pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
+        # A stage that fails is told once, not for each number of parts.
+        jax.eval_shape(functools.partial(chain, stages), batch)
+        pipe = Pipe(tuple(map(jax.jit, stages)), tuple(jax.devices()[:count]))
         say("trial")
         skip_reason = skip_reason_of(count, count_cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
         points: list[Point] = []
-        for parts in piped.numbers:
+        for parts in numbers:
             say(f"{parts} micro-batches", again=True)
             points.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
     where = f"{count} fake devices with a thread each; " if is_fake else ""
