@@ -120,7 +120,8 @@ def host() -> Environment:
         processor=processor(info),
         cores=psutil.cpu_count(),
         memory_bytes=memory_bytes(),
-        virtual_machine=is_virtual_machine(info),
+        # By the hypervisor bit of x86; other processors have no such bit.
+        virtual_machine="hypervisor" in info["flags"].split() if "flags" in info else None,
         benchax=installed("benchax"),
         jax=installed("jax"),
         jaxlib=installed("jaxlib"),
@@ -162,11 +163,8 @@ def jax_config(config: Any) -> dict[str, Any]:
     # jax_cpu_enable_async_dispatch is a mere flag: it is in `values` and not an attribute (jax 0.10).
     values = {**getattr(config, "values", {})}
     values |= {name: getattr(config, name) for name in CONFIG if hasattr(config, name)}
-    return {name: _plain(values[name]) for name in CONFIG if name in values}
-
-
-def _plain(value: Any) -> str | int | float | bool | None:
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    found = {name: values[name] for name in CONFIG if name in values}
+    return {name: v if v is None or isinstance(v, str | int | float | bool) else str(v) for name, v in found.items()}
 
 
 def flags(variables: Mapping[str, str]) -> dict[str, str]:
@@ -256,11 +254,6 @@ def processor(info: Mapping[str, str]) -> str | None:
     if "CPU part" in info:
         return f"ARM implementer {info.get('CPU implementer')} part {info['CPU part']}"
     return info.get("model name") or info.get("cpu") or platform.processor() or None
-
-
-def is_virtual_machine(info: Mapping[str, str]) -> bool | None:
-    """By the hypervisor bit of x86; None on other processors, which have no such bit."""
-    return "hypervisor" in info["flags"].split() if "flags" in info else None
 
 
 def memory_bytes() -> int | None:

@@ -29,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 from benchax.clusters.agents import (
     AgentEvent,
@@ -456,8 +457,6 @@ class RayGang(_OnRay):
 # The agent runs no user code. Functions and inputs pass through it sealed. Its workers unpickle them. They can be
 # killed.
 
-THREADS = "OMP_NUM_THREADS"
-
 
 class NodeAgent:
     """Receives the driver's calls, one at a time.
@@ -470,7 +469,7 @@ class NodeAgent:
 
     def __init__(self, folders: Sequence[str], jax_config: Mapping[str, Any], sent_from: str) -> None:
         # Ray sets it to the CPUs of the actor. On the driver it isn't set, and a row records such flags.
-        os.environ.pop(THREADS, None)
+        os.environ.pop("OMP_NUM_THREADS", None)
         os.environ[SENT_FROM] = sent_from
         ours = [str(Path(folder).resolve()) for folder in folders]
         # Ray ships copies of packages and puts them first.
@@ -616,10 +615,9 @@ def _advise(on: str, text: str) -> str:
 
 def _check_reachable(on: str) -> None:
     """Ray itself tries for a minute."""
-    match = _ADDRESS.fullmatch(on)
-    assert match is not None
+    address = urlsplit(on if "//" in on else f"//{on}")
     try:
-        with socket.create_connection((match["host"].strip("[]"), int(match["port"])), timeout=CONNECT_S):
+        with socket.create_connection((address.hostname, address.port), timeout=CONNECT_S):
             pass
     except OSError as error:
         raise UsageError(

@@ -24,7 +24,7 @@ from benchax.grids import rendering
 from benchax.grids.outputs import clean_arrays, stack_columns
 from benchax.grids.plan import Label
 from benchax.grids.rendering import GridRanking, NodeShare, rank
-from benchax.model import Absent, Failure, Measurement, Numerics, Samples, Stages
+from benchax.model import Absent, Measurement, Numerics, Samples, Stages
 from benchax.reporting import figures, html, terminal
 from benchax.reporting.document import Document
 from benchax.reporting.html import save_page
@@ -61,7 +61,13 @@ class Cell:
     @property
     def message(self) -> str:
         """timeout in compile: …; crashed: SIGSEGV in run; error: ValueError: …; empty when all went well."""
-        return message(self.measurement.failure) if self.measurement.failure else ""
+        failure = self.measurement.failure
+        if failure is None:
+            return ""
+        if failure.kind == "crashed" and (how := _HOW_IT_DIED.search(failure.message)):
+            return f"crashed: {how[0]} in {failure.stage}"
+        where = f" in {failure.stage}" if failure.kind in ("timeout", "out_of_memory") else ""
+        return f"{self.status.replace('_', ' ')}{where}: {failure.message}"
 
     @property
     def samples(self) -> Samples | None:
@@ -102,25 +108,6 @@ def _split_trials(samples: Samples | None) -> tuple[tuple[float, ...], ...]:
     ends = np.cumsum(samples.trials or (len(samples.elapsed_s),)).tolist()
     readings = samples.per_call_s
     return tuple(readings[a:b] for a, b in zip([0, *ends], ends, strict=False))
-
-
-_MESSAGES = {
-    "timeout": "timeout in {stage}: {message}",
-    "crashed": "crashed: {how}",
-    "out_of_memory": "out of memory in {stage}: {message}",
-    "wrong_shape": "wrong shape: {message}",
-    "not_run": "not run: {message}",
-    "interrupted": "interrupted: {message}",
-    "node_lost": "node lost: {message}",
-}
-
-
-def message(failure: Failure) -> str:
-    """Says in one line what happened to a cell."""
-    found = _HOW_IT_DIED.search(failure.message)
-    how = f"{found[0]} in {failure.stage}" if found else failure.message
-    text = _MESSAGES.get(failure.kind, "error: {message}")
-    return text.format(stage=failure.stage, message=failure.message, how=how)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ def open_store(where: str | os.PathLike[str] = ".benchmarks") -> DatabaseStore:
     check_place(where)
     if "://" in str(where):
         return DatabaseStore(_server(str(where)))
-    return DatabaseStore(SqliteFile(file_at(where)))
+    path = Path(where)
+    return DatabaseStore(SqliteFile(path if path.suffix in SUFFIXES and not path.is_dir() else path / FILE_NAME))
 
 
 def _server(text: str) -> Server:
@@ -281,12 +282,6 @@ def check_place(where: object) -> None:
 
 FILE_NAME = "benchax.db"
 SUFFIXES = (".db", ".sqlite")
-
-
-def file_at(where: str | os.PathLike[str]) -> Path:
-    """The database at `where`, which is no URL: a folder, or the file itself."""
-    path = Path(where)
-    return path if path.suffix in SUFFIXES and not path.is_dir() else path / FILE_NAME
 
 
 def is_pattern(case: str) -> bool:
