@@ -79,9 +79,7 @@ def capture(where: Path | None = None, with_jax: bool = True, besides: Path | No
             imports nor starts JAX; the installed versions are there all the same.
         besides: a folder whose files make no working tree dirty: where results go.
     """
-    git = git_state(where or Path(), besides)
-    found = capture_process(with_jax)
-    return replace(found, commit=git.commit, branch=git.branch, is_dirty=git.is_dirty)
+    return replace(capture_process(with_jax), **git_state(where or Path(), besides)._asdict())
 
 
 def fingerprint() -> str:

@@ -171,7 +171,8 @@ def _sequence(hints: tuple[Any, ...], make: Callable[..., Any] = tuple) -> Conve
         return items * len(values) if is_repeated else items
 
     def encode(values: Any) -> list[Any]:
-        if hints[0] is float and is_repeated and _all_plain(values):
+        # Ten thousand readings need no look at each. A NaN or an infinity spoils the sum.
+        if hints[0] is float and is_repeated and set(map(type, values)) <= {float} and math.isfinite(sum(values)):
             return list(values)
         return [item.encode(v) for item, v in zip(items_of(values), values, strict=True)]
 
@@ -189,40 +190,28 @@ def _sequence(hints: tuple[Any, ...], make: Callable[..., Any] = tuple) -> Conve
 
 
 def _left(kind: type) -> Converter:
-    def check(value: Any) -> Any:
-        return _checked(value, kind, f"an object of the type {kind.__name__}")
-
-    return Converter(lambda value: value, check)
-
-
-def _all_plain(values: Any) -> bool:
-    """Finite Python floats only: ten thousand readings need no look at each. A NaN or an infinity spoils the sum."""
-    return set(map(type, values)) <= {float} and math.isfinite(sum(values))
+    expected = f"an object of the type {kind.__name__}"
+    return Converter(lambda value: value, lambda json_value: _checked(json_value, kind, expected))
 
 
 def _mapping(hint: Any) -> Converter:
     key, item = converter(str), converter(hint)
-
-    def encode(mapping: Mapping[str, Any]) -> dict[str, Any]:
-        return {key.encode(k): item.encode(v) for k, v in mapping.items()}
-
-    def decode(json_value: Any) -> dict[str, Any]:
-        return {k: _decode_at(f"[{k!r}]", item, v) for k, v in _checked(json_value, dict, "an object").items()}
-
-    return Converter(encode, decode)
+    return Converter(
+        lambda mapping: {key.encode(k): item.encode(v) for k, v in mapping.items()},
+        lambda json_value: {
+            k: _decode_at(f"[{k!r}]", item, v) for k, v in _checked(json_value, dict, "an object").items()
+        },
+    )
 
 
 def _optional(hints: tuple[Any, ...]) -> Converter:
     (hint,) = (h for h in hints if h is not type(None))
     encode, decode, plain = converter(hint)
-
-    def encode_optional(value: Any) -> Any:
-        return None if value is None else encode(value)
-
-    def decode_optional(json_value: Any) -> Any:
-        return None if json_value is None else decode(json_value)
-
-    return Converter(encode_optional, decode_optional, plain | {types.NoneType})
+    return Converter(
+        lambda value: None if value is None else encode(value),
+        lambda json_value: None if json_value is None else decode(json_value),
+        plain | {types.NoneType},
+    )
 
 
 def _decode_at(step: str, converter: Converter, json_value: Any) -> Any:

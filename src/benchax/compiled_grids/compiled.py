@@ -612,10 +612,7 @@ def call_guarded(traced: Traced, inputs: Leaves, blank: Leaves, now: Any, until:
         (outputs, is_expired, start), end = stamp((outputs, is_expired, start))
         return pair(start, end), [jnp.where(is_expired, b, o) for b, o in zip(blank, outputs, strict=True)], is_expired
 
-    def skip(_: Leaves) -> tuple[Any, Leaves, Any]:
-        return pair(now, now), blank, jnp.bool_(False)
-
-    return lax.cond(is_before(now, until), run, skip, inputs)
+    return lax.cond(is_before(now, until), run, lambda _: (pair(now, now), blank, jnp.bool_(False)), inputs)
 
 
 def repeat_calls(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, now: Any, until: Any) -> Any:

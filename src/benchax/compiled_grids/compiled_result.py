@@ -458,14 +458,17 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
         for taken, run in turns[::-1] if k % 2 else turns:
             taken.append(_time_round(run))
 
-    def read_compiled(found: dict[str, CompiledGridResult], key: tuple[str, str]) -> float | None:
-        summary = found[key[1]].summary(key[0])
-        return None if summary is None else summary.median_s
-
     runs = [sum(int(np.sum(np.asarray(r.count) * np.asarray(r.runs))) for r in found.values()) for _, found in compiled]
     return LoopComparison(
         _way(PYTHON, first_python_s, python, len(calls) * h.repeats, calls, lambda found, key: found[key]),
-        _way(COMPILED, first_compiled_s, compiled, round(median(runs)), calls, read_compiled),
+        _way(
+            COMPILED,
+            first_compiled_s,
+            compiled,
+            round(median(runs)),
+            calls,
+            lambda found, key: s.median_s if (s := found[key[1]].summary(key[0])) else None,
+        ),
         left_out,
         {label: r.circumstances for label, r in results.items() if r.circumstances},
         perf_counter() - begun,
