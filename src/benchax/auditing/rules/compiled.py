@@ -18,7 +18,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import NO_ARRAY, CallLine, Event
 from benchax.auditing.rule import MOST_LISTED, Gain, Match, NotApplicable, list_some, rule, try_variant, with_bytes
-from benchax.auditing.rules.transfers import puts_by_place
+from benchax.auditing.rules.transfers import OFTEN, puts_by_place
 from benchax.auditing.syntax import jitted_at, made_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants import VARIANTS
@@ -389,7 +389,6 @@ def _touching_s(size_bytes: int) -> float:
 # Finds arrays that are moved in each step, that use too few devices, or that each device holds in full.
 
 
-OFTEN = 5
 SPREAD_BYTES = 1 << 16
 """Smaller arrays are copied to other devices in no time."""
 

@@ -86,7 +86,7 @@ class Slices(NamedTuple):
 
 @dataclass
 class Unrolled:
-    """One loop. `equations` are those of its body, in order, each with its place."""
+    """One loop. `own` are the equations of its body, in order, each with its place."""
 
     where: Where
     loop: Repeat
@@ -94,11 +94,13 @@ class Unrolled:
     """The values from before the loop that are taken apart for it: the id of a variable → the part that it is."""
     within: Sequence[LoopKey] = ()
     """The loops that call the code around it, from it outwards."""
-    equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
-    turns: int = 0
-    """The number of iterations, if known; 0: read it from its equations."""
-    has_inner: bool = False
-    """Do the equations of loops inside of it belong to it?"""
+    own: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
+    inner: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
+    """Equations of loops inside of it that belong to it."""
+
+    @property
+    def equations(self) -> list[tuple[Site, Any]]:
+        return self.own + self.inner
 
     @property
     def kind(self) -> str:
@@ -107,9 +109,7 @@ class Unrolled:
     @property
     def iterations(self) -> int:
         """How often the body was traced: as often as half of its places occur, or some times as often."""
-        if self.turns:
-            return self.turns
-        counts = Counter(Counter(site for site, _ in self.equations).values())
+        counts = Counter(Counter(site for site, _ in self.own).values())
         # A place occurs several times per iteration if the loop runs forward and backward, or if a package has a loop
         # inside. Sums over iterations occur once less.
         fits = {n: sum(k for c, k in counts.items() if c % n == 0 or (n > 2 and c % (n - 1) == 0)) for n in counts}
@@ -135,7 +135,7 @@ class Unrolled:
         # Operations that occur only a few times are not part of an iteration. They are arguments of the repeated call,
         # on the same line.
         often = [found for found in sites.values() if 2 * found.total() >= iterations]
-        if self.has_inner:
+        if self.inner:
             # Iterations of an inner loop can differ from each other if they do so in the same way each time.
             few, least = iterations // 2, iterations - 2
             often = [found for found in often if len(found) > few or min(found.values()) < least]
@@ -240,12 +240,12 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
             places = list(_places_of(eqn, loops_at))  # innermost first
             for loop, key, site in places[:1]:
                 within = [around for _, around, _ in places[1:]]
-                loops.setdefault(key, Unrolled(key.where, loop, rows, within)).equations.append((site, eqn))
+                loops.setdefault(key, Unrolled(key.where, loop, rows, within)).own.append((site, eqn))
         for loop in loops.values():
             # Code that ran once, such as the head of the loop, is not part of its body.
-            often = Counter(site for site, _ in loop.equations)
-            loop.equations = [(site, eqn) for site, eqn in loop.equations if often[site] > 1]
-        found += _with_short_inner_loops({key: loop for key, loop in loops.items() if loop.equations})
+            often = Counter(site for site, _ in loop.own)
+            loop.own = [(site, eqn) for site, eqn in loop.own if often[site] > 1]
+        found += _with_short_inner_loops({key: loop for key, loop in loops.items() if loop.own})
     return sorted(found, key=lambda loop: -loop.size)
 
 
@@ -256,9 +256,7 @@ def _with_short_inner_loops(loops: Mapping[LoopKey, Unrolled]) -> list[Unrolled]
     for key, inner in loops.items():
         outer = next((left[around] for around in inner.within if around in left), None)
         if outer is not None and outer.iterations**2 > inner.iterations:
-            outer.turns = outer.iterations  # places of the inner one occur more often
-            outer.equations += left.pop(key).equations
-            outer.has_inner = True
+            outer.inner += left.pop(key).equations
     return list(left.values())
 
 

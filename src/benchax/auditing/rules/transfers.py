@@ -6,7 +6,8 @@ import ast
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import find_lost_digits
 from benchax.auditing.recorder.log import Event, HostLine, WaitLine, host_lines, wait_lines
-from benchax.auditing.rule import Gain, Match, NotApplicable, grade, list_some, rule, try_variant
+from benchax.auditing.rule import LARGE, Gain, Match, NotApplicable, grade, list_some, rule, try_variant
 from benchax.auditing.syntax import (
     NOWHERE,
     Function,
@@ -140,24 +141,26 @@ def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
     return replace(unfed, fn=_Held(e.case, e.seed, True)), replace(unfed, fn=_Held(e.case, e.seed, False))
 
 
+@dataclass(frozen=True)
 class _Held:
-    def __init__(self, case: Case, seed: int, on_device: bool) -> None:
-        self.case, self.seed, self.on_device = case, seed, on_device
-        self.made: Any = None
+    case: Case
+    seed: int
+    on_device: bool
 
     def __call__(self) -> Any:
-        if self.made is None:
-            self.made = (program_of(self.case).call, *self._inputs())
         call, args, kwargs = self.made
         return call(*args, **kwargs)
 
-    def _inputs(self) -> tuple[Any, Any]:
+    @cached_property
+    def made(self) -> Any:
+        """The compiled function and its inputs, which it holds."""
         placed = make_inputs(self.case, self.seed)
-        if self.on_device:
-            return placed.args, placed.kwargs
-        pairs = self.case.inputs(), reveal((placed.args, placed.kwargs))
-        given = jax.tree.map(lambda given, made: given if isinstance(given, np.ndarray) else made, *pairs)
-        return fit(self.case, given, placed.static)
+        held = placed.args, placed.kwargs
+        if not self.on_device:
+            pairs = self.case.inputs(), reveal(held)
+            given = jax.tree.map(lambda given, made: given if isinstance(given, np.ndarray) else made, *pairs)
+            held = fit(self.case, given, placed.static)
+        return program_of(self.case).call, *held
 
 
 # ---- implicit-transfers -----------------------------------------------------------------------------------------
@@ -369,8 +372,7 @@ them between two readings of the clock is enough."""
 TIMEIT = ("timeit", "repeat", "autorange", "Timer")
 """Names that `timeit` gives what calls a function over and over between two readings of a clock."""
 MANY = 20
-WAIT_SHARE = 0.05
-"""The share of a step that its waits could save."""
+"""A program may wait at its end, after each epoch, or to time a part of it."""
 SEVERAL_CALLS, LEAST_S = 10, 0.25
 """Calls of a line, and seconds of work between them: fewer samples of the host say little."""
 COMMON = 0.6
@@ -385,7 +387,7 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Match]:
     for line in wait_lines(e.log, "wait"):
         file, at = where_of(line.where) or NOWHERE
         tree = readable(file)
-        is_many = line.count >= MANY and is_costly(line, WAIT_SHARE)
+        is_many = line.count >= MANY and is_costly(line, LARGE)
         if is_many and not any(each.holds(at) for each in timeit_calls(tree)):
             loop = max((one.lineno for one in loops_around(tree, at)), default=0)
             # An interval around the whole loop needs only one wait, after the loop.
@@ -559,7 +561,8 @@ def host_between_calls(e: ProgramEvidence) -> Iterable[Match]:
     if not lines:
         raise NotApplicable(f"no line called compiled functions {SEVERAL_CALLS} times")
     elapsed_s, host_s = sum(line.elapsed_s for line in found), sum(line.host_s for line in lines)
-    # The host can have other work, such as a simulation. A quarter of the time is not a fault.
+    # The host can have other work, such as a simulation. It took 13 % of the time at most in 20 clean programs by
+    # others.
     if host_s >= max(LEAST_S, elapsed_s / 4):
         yield _host_work(lines, host_s, elapsed_s)
 
