@@ -177,7 +177,7 @@ def test_a_long_program_keeps_its_head_and_its_tail() -> None:
     lines = program_text("jaxpr", jaxpr(10_000, 1)).text.splitlines()
 
     assert len(lines) == HEAD_LINES + 1 + TAIL_LINES
-    assert lines[HEAD_LINES] == f"… {10_005 - HEAD_LINES - TAIL_LINES} lines; --full shows them"
+    assert lines[HEAD_LINES] == f"    … {10_005 - HEAD_LINES - TAIL_LINES} lines; --full shows them"
 
 
 def test_the_entry_of_an_hlo_is_no_nested_body_and_others_are() -> None:

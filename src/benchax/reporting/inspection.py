@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from benchax.grouping import group_by
-from benchax.printable import list_some
+from benchax.printable import cap, list_some
 from benchax.reporting.document import (
     Axis,
     Block,
@@ -633,7 +633,7 @@ def program_text(stage: Stage, text: str, full: bool = False, title: str = "") -
 
 def diff_text(unified: str, full: bool = False) -> Code:
     lines = unified.splitlines()
-    return Code("diff", unified if full else "\n".join(_cut_lines([_truncate(line) for line in lines])))
+    return Code("diff", unified if full else "\n".join(_cut_lines([cap(line, LINE_CHARACTERS) for line in lines])))
 
 
 def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
@@ -646,28 +646,18 @@ def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
 
 
 def _fold(lines: list[str], nested: Iterable[bool]) -> Iterator[str]:
-    """Bodies of more than `NESTED_LINES` lines without what is beyond; long lines without their ends."""
+    """Bodies of more than `NESTED_LINES` lines without what is beyond; long lines without their middles."""
     for is_inner, group in groupby(zip(lines, nested, strict=True), lambda pair: pair[1]):
-        run = [_truncate(line) for line, _ in group]
-        if not is_inner or len(run) <= NESTED_LINES + 2:  # a line that says "2 lines" would spare none
-            yield from run
-            continue
-        yield from run[:NESTED_LINES]
-        indent = run[NESTED_LINES][: len(run[NESTED_LINES]) - len(run[NESTED_LINES].lstrip(" "))]
-        yield f"{indent}… {len(run) - NESTED_LINES} lines; --full shows them"
+        run = [cap(line, LINE_CHARACTERS) for line, _ in group]
+        yield from _cut_lines(run, NESTED_LINES, 0) if is_inner else run
 
 
-def _cut_lines(lines: list[str]) -> list[str]:
-    if len(lines) <= HEAD_LINES + TAIL_LINES + 1:
+def _cut_lines(lines: list[str], head: int = HEAD_LINES, tail: int = TAIL_LINES) -> list[str]:
+    left_out = len(lines) - head - tail
+    if left_out <= 2:  # a line that says "2 lines" would spare none
         return lines
-    left_out = len(lines) - HEAD_LINES - TAIL_LINES
-    return [*lines[:HEAD_LINES], f"… {left_out} lines; --full shows them", *lines[-TAIL_LINES:]]
-
-
-def _truncate(line: str) -> str:
-    if len(line) <= LINE_CHARACTERS:
-        return line
-    return f"{line[:LINE_CHARACTERS]}… {len(line) - LINE_CHARACTERS} characters"
+    indent = lines[head][: len(lines[head]) - len(lines[head].lstrip(" "))]
+    return [*lines[:head], f"{indent}… {left_out} lines; --full shows them", *lines[len(lines) - tail :]]
 
 
 OUTLINE_COLUMNS = (
