@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from benchax.grouping import group_by
@@ -688,25 +688,22 @@ def make_outline(found: HloOperations) -> Outline:
 class _Folder:
     def __init__(self, listed: Sequence[HloOperation]) -> None:
         self.listed = listed
-        self.inside: dict[int | None, dict[str, list[int]]] = {}
-        for number, one in enumerate(listed):
-            self.inside.setdefault(one.inside, {}).setdefault(one.part, []).append(number)
+        self.inside = group_by(range(len(listed)), lambda number: listed[number].inside)
 
     def fold_inside(self, holder: int | None) -> tuple[OutlineEntry, ...]:
         """Returns the operations inside an operation: its body, its branches, or its fused operations."""
         around = "" if holder is None else self.listed[holder].scope
-        by_part = self.inside.get(holder, {})
-        folded = {part: self.fold(self.place(numbers, around)) for part, numbers in by_part.items()}
+        by_part = group_by(self.inside.get(holder, ()), lambda number: self.listed[number].part)
+        # Scopes inside of the one around; of another one all of it.
+        scopes = {
+            n: f"{self.listed[n].scope}/".removeprefix(f"{around}/").rstrip("/") for n in chain(*by_part.values())
+        }
+        folded = {part: self.fold([(n, scopes[n]) for n in numbers]) for part, numbers in by_part.items()}
         if len(folded) < 2:
             return next(iter(folded.values()), ())
         # Show the body first: the text starts with the condition, which is small.
         parts = sorted(folded, key=lambda part: part == "condition")
         return tuple(self.group(part, "", by_part[part], folded[part]) for part in parts)
-
-    def place(self, numbers: Sequence[int], around: str) -> list[tuple[int, str]]:
-        """(number, its scope inside of `around`, or the whole of another one)"""
-        scopes = ((number, self.listed[number].scope) for number in numbers)
-        return [(n, "" if scope == around else scope.removeprefix(f"{around}/")) for n, scope in scopes]
 
     def fold(self, placed: Sequence[tuple[int, str]]) -> tuple[OutlineEntry, ...]:
         """Folds operations by the first step of their scopes, in the order of the first operation of each."""
@@ -721,13 +718,10 @@ class _Folder:
     def fold_plain(self, numbers: Sequence[int]) -> Iterable[tuple[int, OutlineEntry]]:
         """(place of the first, entry)"""
         lines = group_by(numbers, lambda number: self.listed[number].source)
-        if len(numbers) <= MOST_PLAIN or len(lines) < 2:
-            yield from ((number, self.entry(number)) for number in numbers)
-            return
-        for line, members in lines.items():
-            entries = tuple(map(self.entry, members))
-            is_alone = len(members) == 1
-            yield members[0], entries[0] if is_alone else self.group(line or COMPILER, "line", members, entries)
+        is_folded = len(numbers) > MOST_PLAIN and len(lines) > 1
+        for members in lines.values() if is_folded else ([number] for number in numbers):
+            entries, line = tuple(map(self.entry, members)), self.listed[members[0]].source or COMPILER
+            yield members[0], entries[0] if len(members) == 1 else self.group(line, "line", members, entries)
 
     def group(self, name: str, kind: str, members: Sequence[int], parts: tuple[OutlineEntry, ...]) -> OutlineEntry:
         values = zip(*(_values(self.listed[member]) for member in members), strict=True)
