@@ -261,11 +261,9 @@ class Plot {
   show(place, isSpoken) {
     this.at = place;
     const item = this.items[place];
-    const lines = describeItem(this.data, item);
-    this.chart.setOption({ series: [{ id: "focus", data: [this.placeOf(item)] }] });
-    const [x, y] = this.pixelOf(item);
-    this.showTip(lines, x, y);
-    if (isSpoken) this.spoken.textContent = `${lines.join(", ")} (${place + 1} of ${this.items.length})`;
+    if (!this.tree) this.chart.setOption({ series: [{ id: "focus", data: [this.placeOf(item)] }] });
+    this.showTip(item.lines, ...(this.tree ? [8, 40] : this.pixelOf(item)));
+    if (isSpoken) this.spoken.textContent = `${item.lines.join(", ")} (${place + 1} of ${this.items.length})`;
   }
 
   showTip(lines, x, y) {
@@ -304,12 +302,7 @@ class Plot {
   }
 
   step(place) {
-    if (place < 0 || !this.items.length) return;
-    if (!this.tree) return this.show(place, true);
-    this.at = place;
-    const item = this.items[place];
-    this.showTip(item.lines, 8, 40);
-    this.spoken.textContent = `${item.lines.join(", ")} (${place + 1} of ${this.items.length})`;
+    if (place >= 0 && this.items.length) this.show(place, true);
   }
 
   // ---- numbers ----

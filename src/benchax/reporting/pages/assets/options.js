@@ -103,77 +103,46 @@ function decodeMarks(chart) {
   });
 }
 
-// All that can be pointed at: {x, y} as places, {low, high, from, to} as boxes, and its row of the table.
+const nameOf = (axis, value) => (axis.are_names && axis.ticks?.[value] ? axis.ticks[value][1] : writeValue(value, axis.quantity, 4));
+const isKnown = (value) => value !== undefined && value !== null;
+
+// All that can be pointed at: {x, y} as places, a box, what is said of it in a few short lines, and its row of the table.
 function listItems(chart, marks) {
   const items = [];
-  for (const mark of marks) {
-    if (mark.type === "Points") listPoints(chart, mark, items);
-    if (mark.type === "Bars") listBars(chart, mark, items);
-    if (mark.type === "Cells") listCells(chart, mark, items);
-    if (mark.type === "Line") mark.x.forEach((x, i) => items.push({
-      x: toPlace(chart.x, x), y: toPlace(chart.y, mark.y[i]), isOnLine: true,
-      row: { series: mark.label || "line", x, y: mark.y[i] } }));
-    if (mark.type === "Note") items.push({
-      x: toPlace(chart.x, mark.x), y: toPlace(chart.y, mark.y), row: { series: "", x: mark.x, y: mark.y, text: mark.text } });
-  }
+  const at = (x, y) => `${nameOf(chart.y, y)} at ${nameOf(chart.x, x)}`;
+  const put = (item, lines) => items.push({ ...item, lines: [...new Set(lines.filter(Boolean))].map((line) => (line.length > 300 ? `${line.slice(0, 300)}…` : line)) });
+  const list = {
+    Points: (mark) => mark.places.forEach((place, i) => {
+      const [x, y] = mark.along === "x" ? [mark.values[i], place] : [place, mark.values[i]];
+      const [low, high, text] = [mark.lows?.[i], mark.highs?.[i], mark.texts[i]];
+      const quantity = chart[mark.along || "y"].quantity;
+      const interval = isKnown(low) ? `95 % ${writeValue(low, quantity, 4)} to ${writeValue(high, quantity, 4)}` : "";
+      put({ x: toPlace(chart.x, x), y: toPlace(chart.y, y), row: { series: mark.label || "", x, y, low, high, text } }, [text, at(x, y), interval, mark.label]);
+    }),
+    Bars: (mark) => mark.places.forEach((place, i) => {
+      const [along, across] = mark.along === "x" ? ["x", "y"] : ["y", "x"];
+      const half = (mark.thickness ?? 0.8) / 2;
+      const [low, high, text] = [mark.lows[i], mark.highs[i], mark.texts[i]];
+      const write = (value) => writeValue(value, chart[along].quantity, 4);
+      const boxes = { [along]: [low, high].map((v) => toPlace(chart[along], v)), [across]: [place - half, place + half].map((v) => toPlace(chart[across], v)) };
+      const middle = { [along]: (boxes[along][0] + boxes[along][1]) / 2, [across]: toPlace(chart[across], place) };
+      const name = chart[across].are_names ? nameOf(chart[across], place) : (mark.label || "").trim();
+      put({ ...middle, box: [boxes.x, boxes.y], row: { series: mark.label || "", [across]: place, low, high, text } },
+        [text, name, low ? `${write(high - low)} from ${write(low)}` : write(high)]);
+    }),
+    Cells: (mark) => mark.values.forEach((line, y) => line.forEach((value, x) => {
+      const text = value === null ? mark.words[y][x] : "";
+      put({ x, y, box: [[x - 0.5, x + 0.5], [y - 0.5, y + 0.5]], row: { series: "", x, y, value, text } },
+        [text, `${nameOf(chart.y, y)} · ${nameOf(chart.x, x)}`, value === null ? "" : writeSeconds(value, 4)]);
+    })),
+    Line: (mark) => mark.x.forEach((x, i) => {
+      const [y, series] = [mark.y[i], mark.label || "line"];
+      put({ x: toPlace(chart.x, x), y: toPlace(chart.y, y), isOnLine: true, row: { series, x, y } }, [at(x, y), series]);
+    }),
+    Note: ({ x, y, text }) => put({ x: toPlace(chart.x, x), y: toPlace(chart.y, y), row: { series: "", x, y, text } }, [text, at(x, y)]),
+  };
+  marks.forEach((mark) => list[mark.type]?.(mark));
   return items.sort((a, b) => (chart.y.are_names ? a.y - b.y || a.x - b.x : a.x - b.x || a.y - b.y));
-}
-
-function listPoints(chart, mark, items) {
-  const isSideways = mark.along === "x";
-  mark.places.forEach((place, i) => {
-    const value = mark.values[i];
-    const [x, y] = isSideways ? [value, place] : [place, value];
-    items.push({
-      x: toPlace(chart.x, x), y: toPlace(chart.y, y), style: mark.style,
-      row: { series: mark.label || "", x, y, low: mark.lows?.[i], high: mark.highs?.[i], text: mark.texts[i], isSideways },
-    });
-  });
-}
-
-function listBars(chart, mark, items) {
-  const isSideways = mark.along === "x";
-  const half = (mark.thickness ?? 0.8) / 2;
-  const [values, others] = isSideways ? [chart.x, chart.y] : [chart.y, chart.x];
-  mark.places.forEach((place, i) => {
-    const span = [toPlace(values, mark.lows[i]), toPlace(values, mark.highs[i])];
-    const across = [toPlace(others, place - half), toPlace(others, place + half)];
-    const middle = [(span[0] + span[1]) / 2, toPlace(others, place)];
-    items.push({
-      x: isSideways ? middle[0] : middle[1], y: isSideways ? middle[1] : middle[0],
-      box: isSideways ? [span, across] : [across, span], style: mark.style,
-      row: { series: mark.label || "", [isSideways ? "y" : "x"]: place, low: mark.lows[i], high: mark.highs[i], text: mark.texts[i], isSideways, isBar: true },
-    });
-  });
-}
-
-function listCells(chart, mark, items) {
-  mark.values.forEach((line, y) => line.forEach((value, x) => items.push({
-    x, y, box: [[x - 0.5, x + 0.5], [y - 0.5, y + 0.5]],
-    row: { series: "", x, y, value, isCell: true, text: value === null ? mark.words[y][x] : "" } })));
-}
-
-// What is said of an item: at most a few short lines.
-function describeItem(chart, { row }) {
-  const name = (axis, value) => (axis.are_names && axis.ticks?.[value] ? axis.ticks[value][1] : writeValue(value, axis.quantity, 4));
-  const values = row.isSideways ? chart.x : chart.y;
-  const lines = [];
-  if (row.text) lines.push(row.text);
-  if (row.isCell) lines.push(`${name(chart.y, row.y)} · ${name(chart.x, row.x)}`, row.value === null ? "" : writeSeconds(row.value, 4));
-  else if (row.isBar) {
-    const at = row.isSideways ? row.y : row.x;
-    const axis = row.isSideways ? chart.y : chart.x;
-    lines.push(axis.are_names ? name(axis, at) : `${row.series}`.trim());
-    const length = row.high - row.low;
-    lines.push(row.low ? `${writeValue(length, values.quantity, 4)} from ${writeValue(row.low, values.quantity, 4)}` : writeValue(row.high, values.quantity, 4));
-  } else {
-    lines.push(`${chart.y.are_names ? name(chart.y, row.y) : name(chart.y, row.y)} at ${name(chart.x, row.x)}`);
-    if (row.low !== undefined && row.low !== null) {
-      lines.push(`95 % ${writeValue(row.low, values.quantity, 4)} to ${writeValue(row.high, values.quantity, 4)}`);
-    }
-    if (row.series) lines.push(row.series);
-  }
-  return [...new Set(lines.filter(Boolean))].map((line) => (line.length > 300 ? `${line.slice(0, 300)}…` : line));
 }
 
 // ---- series --------------------------------------------------------------------------------------------------
