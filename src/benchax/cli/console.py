@@ -60,13 +60,6 @@ def show(document: Document, *, is_aside: bool = False) -> None:
         print(terminal.to_text(document, _width(console)), file=console.file, flush=is_aside)
 
 
-def width_aside() -> int | None:
-    """Returns the width of the terminal at stderr, for texts of another process. None if it is not a terminal."""
-    from rich.console import Console
-
-    return _width(Console(stderr=True))
-
-
 def _width(console: Console) -> int | None:
     return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 

@@ -21,9 +21,9 @@ from benchax.cli.console import (
     check_writable,
     describe_end,
     note,
+    show,
     takes_options,
     while_read,
-    width_aside,
     write_documents,
     write_text,
 )
@@ -56,15 +56,17 @@ def watch(
     from benchax.hooks.command import run
 
     check_writable(output, html)
-    settings = {"transfers": transfers, "width": width_aside(), "has_page": html is not None}
-    ended = run(command, HOOK, settings, limit_s=given["timeout_s"], on_wait=at_terminal("watch"))
+    ended = run(command, HOOK, {"transfers": transfers}, limit_s=given["timeout_s"], on_wait=at_terminal("watch"))
     with while_read():
         note(f"\n{describe_end(command, ended)}")
         for report in ended.reports:
             if len(ended.reports) > 1:
                 note(f"\n---- process {report.pid}: {shlex.join(report.argv)}")
-            for text in (*_describe_share(report), *(f"\n{text.strip()}" for text in report.result["texts"].values())):
+            for text in _describe_share(report):
                 note(text)
+            for coded in report.result["shown"].values():
+                note("")
+                show(decode_document(coded), is_aside=True)
         for remark in ended.remarks:
             note(f"note: {remark}")
     write_documents(html, _make_documents(command, ended) if html else ())
@@ -100,5 +102,5 @@ def document(command: list[str], ended: EndedCommand) -> dict[str, Any]:
     reports: list[dict[str, Any]] = plain.pop("reports")
     processes = [report | report.pop("result") for report in reports]
     for process in processes:
-        del process["texts"], process["shown"]
+        del process["shown"]
     return {"command": command, **plain, "processes": processes}

@@ -1,7 +1,7 @@
 """The hook of `benchax watch -- python train.py`: watches one process of a program from the import of jax to its end.
 
-`benchax.hooks.startup` calls it inside that process. Its report holds plain data and the text of the data. The hook
-makes the text here, because here the results are objects. This module is not a command.
+`benchax.hooks.startup` calls it inside that process. Its report holds plain data, and documents that show it. The hook
+makes the documents here, because here the results are objects. This module is not a command.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchax.reporting import terminal
 from benchax.reporting.display import document_of
 from benchax.reporting.document import encode_document
 from benchax.watching.compiles import watch_cache
@@ -22,8 +21,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """Watches all threads from now on. Returns a function that ends this and returns the report.
 
     Args:
-        settings: transfers: whether to watch them, too; width: columns of the terminal, None for a pipe; has_page:
-            whether there will be a page.
+        settings: transfers: whether to watch them, too.
     """
     block = contextlib.ExitStack()
     parts: dict[str, Any] = {"watch": block.enter_context(watch("all")), "cache": block.enter_context(watch_cache())}
@@ -36,13 +34,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         block.close()
         parts["watch"].steps = calls.find() if calls else None
         documents = {name: part.asdict() for name, part in parts.items()}
-        texts = {name: _render(part, settings["width"]) for name, part in parts.items()}
-        # Sent to the waiting process, which makes the page.
-        shown = {name: encode_document(document_of(part)) for name, part in parts.items() if settings["has_page"]}
-        return documents | {"main_thread_share": main_thread_share(parts["watch"]), "texts": texts, "shown": shown}
+        shown = {name: encode_document(document_of(part)) for name, part in parts.items()}
+        return documents | {"main_thread_share": main_thread_share(parts["watch"]), "shown": shown}
 
     return finish
-
-
-def _render(part: Any, width: int | None) -> str:
-    return terminal.to_text(document_of(part), width)
