@@ -40,7 +40,7 @@ from benchax.hooks.command import EndedCommand, Report, run
 from benchax.json_values import decode_value
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
-from benchax.model import Environment, Remark, Severity
+from benchax.model import Remark, Severity
 from benchax.options import project_table, read_seed, split_names
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Suppressed, Where
@@ -124,7 +124,8 @@ def audit_case(
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
     found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, report=report)
     remarks = (*found.remarks, *packs_off(rules))
-    return replace(found, remarks=remarks, elapsed_s=perf_counter() - begun)  # with the trial
+    elapsed_s = perf_counter() - begun  # with the trial
+    return replace(found, remarks=remarks, elapsed_s=elapsed_s, environment=capture(case.folder))
 
 
 def packs_off(names: Sequence[str] | None) -> Iterator[Remark]:
@@ -182,7 +183,6 @@ def run_rules(
         tuple(silent),
         tuple(evidence.remarks),
         perf_counter() - begun,
-        capture(folder),
     )
 
 
@@ -437,9 +437,7 @@ def audit_program(
 
 
 def _of_process(process: Report) -> Audit:
-    found = decode_value(process.result["audit"], Audit)
-    environment = decode_value(process.result["environment"], Environment | None)
-    return replace(found, name=shlex.join(process.argv), environment=environment)
+    return replace(decode_value(process.result["audit"], Audit), name=shlex.join(process.argv))
 
 
 def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from benchax.auditing.recorder.hooks import CallWindows, HostHooks, debugging_se
 from benchax.auditing.recorder.log import Log
 from benchax.environment import capture
 from benchax.json_values import encode_value
-from benchax.model import Environment
 from benchax.results.audit import Audit
 from benchax.watching.compiles import watch_cache
 from benchax.watching.watch import main_thread_share, watch
@@ -67,19 +67,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             # Whoever ends the program from outside does not wait for long, so only a few functions are read.
             read = kept if how == "exit" else kept[:MOST_READ_AT_ONCE]
             audit = audit_run(evidence, read, settings["rules"], is_built=is_whole)
-        seen = {"seen_s": log.seen_s, "counts": dict(log.counts)}
-        return {
-            "audit": encode_value(audit, Audit),
-            **seen,
-            "environment": encode_value(_environment(bool(found.compiles)), Environment | None),
-        }
+            # Devices are asked for only if the program has used some: the question would start a backend.
+            audit = replace(audit, environment=capture(with_jax=bool(found.compiles)))
+        return {"audit": encode_value(audit, Audit), "seen_s": log.seen_s, "counts": dict(log.counts)}
 
     return finish
-
-
-def _environment(has_backend: bool) -> Environment | None:
-    """Devices are asked for only if the program has used some: the question would start a backend."""
-    with contextlib.suppress(OSError):  # its folder was deleted under it: then no more than the rest is known
-        Path.cwd()
-        return capture(with_jax=has_backend)
-    return None

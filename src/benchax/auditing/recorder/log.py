@@ -80,16 +80,14 @@ class CallSite(NamedTuple):
     """A place in your code that calls something."""
 
     code: CodeType
-    instruction: int
+    line: int
     callee: CodeType
     is_through_package: bool
     """A package calls the function, which it was given."""
 
     @property
     def where(self) -> str:
-        lines = [line for line, *_ in self.code.co_positions()]
-        at = self.instruction // 2
-        return place(self.code.co_filename, (lines[at] if at < len(lines) else 0) or self.code.co_firstlineno)
+        return place(self.code.co_filename, self.line)
 
     @property
     def defined(self) -> str:
@@ -276,7 +274,7 @@ def _enter(frame: FrameType, inner: FrameType, is_through_package: bool, log: Lo
         return mark.entry
     if not isinstance(mark, _Mark | None) or inner.f_code.co_name in IN_ONE_FUNCTION:
         return None
-    log.entered.append(CallSite(frame.f_code, frame.f_lasti, inner.f_code, is_through_package))
+    log.entered.append(CallSite(frame.f_code, frame.f_lineno, inner.f_code, is_through_package))
     inner.f_trace = _Mark(len(log.entered) - 1, log)
     return len(log.entered) - 1
 
