@@ -182,7 +182,7 @@ cause of the losses.
 """
 
 
-@dataclass
+@dataclass(eq=False)
 class WorkBatch(Generic[T]):
     """The work of one node, in this order."""
 
@@ -221,8 +221,8 @@ class Dispatcher(Generic[T]):
 
     def __post_init__(self) -> None:
         self._source = iter(self.batches)
-        self._returned: deque[WorkBatch[T]] = deque()
-        self._reserved: dict[str, deque[WorkBatch[T]]] = {}
+        # Of lost nodes, or for the nodes of another host.
+        self._aside: deque[WorkBatch[T]] = deque()
         self._of_node: dict[str, WorkBatch[T]] = {}
         self._hosts: Counter[str] = Counter()
         self._idle: list[Node] = []
@@ -294,9 +294,7 @@ class Dispatcher(Generic[T]):
                 advice = "If the function brings nodes down, limit its memory; then measure it again."
                 yield CallEnded(item, node, Failure("node_lost", "start", text + why, advice))
         if batch.items:
-            self._returned.append(batch)
-        if not self._hosts[node.host]:
-            self._returned.extend(self._reserved.pop(node.host, ()))
+            self._aside.append(batch)
 
     # ---- batches
 
@@ -317,14 +315,16 @@ class Dispatcher(Generic[T]):
                 return True
 
     def _next_batch(self, node: Node) -> WorkBatch[T] | None:
-        if reserved := self._reserved.get(node.host):
-            return reserved.popleft()
-        if self._returned:
-            return self._returned.popleft()
-        for batch in self._source:
-            if not batch.items:
-                continue
-            if batch.host in ("", node.host) or not self._hosts[batch.host]:
+        for batch in self._aside:
+            if self._can_do(node, batch):
+                self._aside.remove(batch)
                 return batch
-            self._reserved.setdefault(batch.host, deque()).append(batch)
+        for batch in self._source:
+            if batch.items and self._can_do(node, batch):
+                return batch
+            if batch.items:
+                self._aside.append(batch)
         return None
+
+    def _can_do(self, node: Node, batch: WorkBatch[T]) -> bool:
+        return batch.host in ("", node.host) or not self._hosts[batch.host]
