@@ -40,9 +40,9 @@ def load() -> str:
 def busy_neighbour() -> Iterator[None]:
     """Another process that computes in bursts of 5 to 50 ms, half of the time: what a shared machine is like."""
     program = (
-        "import os, random, time\n"
+        "import random, time\n"
         "from benchax.subprocesses import die_with_parent\n"
-        "die_with_parent(os.getppid())\n"  # a benchmark that is killed leaves nobody who disturbs the next one
+        "die_with_parent()\n"  # a benchmark that is killed leaves nobody who disturbs the next one
         "while True:\n"
         "    end = time.perf_counter() + random.uniform(0.005, 0.05)\n"
         "    while time.perf_counter() < end: sum(range(1000))\n"

@@ -72,14 +72,11 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent(parent: int) -> None:
-    """SIGKILL as soon as the thread that made this process ends, on Linux. Ends at once if it has ended already.
-
-    Args:
-        parent: the process that has made this one.
-    """
+def die_with_parent() -> None:
+    """SIGKILL as soon as the thread that made this process ends, on Linux."""
+    parent = os.getppid()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != parent:  # it had ended before we asked to end with it
         os._exit(0)
 
 

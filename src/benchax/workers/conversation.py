@@ -36,7 +36,7 @@ from benchax.workers.task import UNLIMITED, CallLimits, Task, hint_of
 from benchax.workers.worker import ZYGOTE_BOOT, import_paths
 
 SEND_S = 60.0
-"""For a worker to take a job, which is at most 64 KiB and a descriptor: more only if it is stuck."""
+"""For a worker to take a job, which is some KiB and a descriptor: more only if it is stuck."""
 ASK_S = 0.02
 """For a worker to write where it is."""
 LAST_BREATH_S = 1.0

@@ -17,7 +17,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from benchax.environment import memory_on_demand
@@ -238,29 +238,27 @@ class Pool:
 def shared_pool(warm: bool = True) -> Pool:
     """The pool of this program: the workers of one call serve the next. With `warm=False` one that gives each job a
     process in which JAX has done nothing yet. Closed at exit."""
-    with _sharing:
-        if warm not in _shared:
-            _shared[warm] = Pool(warm=warm, reuse=warm)
-        return _shared[warm]
+    return _make_shared(warm)
+
+
+@cache
+def _make_shared(warm: bool) -> Pool:
+    return Pool(warm=warm, reuse=warm)
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-_shared: dict[bool, Pool] = {}
-_sharing = threading.Lock()
 
 
 def _close_all() -> None:
     for pool in list(_pools):
         pool.close()
-    _shared.clear()
+    _make_shared.cache_clear()
 
 
 def _abandon_all() -> None:
-    global _sharing
-    _sharing = threading.Lock()
-    _shared.clear()
     for pool in list(_pools):
         pool._abandon()
+    _make_shared.cache_clear()
 
 
 atexit.register(_close_all)

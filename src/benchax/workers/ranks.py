@@ -218,16 +218,11 @@ class RankEnd:
     at: float
 
 
-_pools: list[Pool] = []
-"""They stay for the next case: importing JAX takes each a second."""
-
-
+@cache
 def rank_pool(place: int) -> Pool:
-    """The pool of a rank that runs here, by its place among them. It does one job at a time; a fork of a process that
-    has run nothing of JAX knows no backend yet."""
-    while len(_pools) <= place:
-        _pools.append(Pool(warm=False, reuse=False, preload=("benchax.workers.rank",)))
-    return _pools[place]
+    """The pool of a rank that runs here, by its place among them. It stays for the next case, since importing JAX takes
+    a second. It does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet."""
+    return Pool(warm=False, reuse=False, preload=("benchax.workers.rank",))
 
 
 def call_rank(pool: Pool, job: RankJob, name: str, on_message: Listener) -> RankAnswer | Failure:

@@ -80,7 +80,7 @@ def begin(connection: int, output: int) -> NoReturn:
 def _detach(connection: int, output: int) -> None:
     """Own session, own output, no descriptor but its own, first to go when memory runs out."""
     os.setsid()
-    subprocesses.die_with_parent(os.getppid())
+    subprocesses.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Move them out of the way first: either may have a number from 1 to 3, which are reassigned below.
     kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
