@@ -120,6 +120,25 @@ def test_the_rank_that_the_others_fail_because_of_is_blamed(ends: list[RankEnd],
     assert find_root_cause(ends, len(ends)).message == message
 
 
+def test_a_rank_whose_call_raises_has_failed_and_the_others_are_ended() -> None:
+    ended: list[str] = []
+
+    def full(on_message: Any) -> RankAnswer:
+        on_message({"stage": "connect"})
+        raise OSError("no more processes")
+
+    def lost(on_message: Any) -> RankAnswer:
+        raise ranks.LostContact("node7 does not answer")
+
+    found = ranks.run_together({0: full, 1: lost}, lambda message: None, 5.0, lambda: ended.append("all"))
+
+    assert {(each.rank, each.answer.kind, each.answer.message) for each in found} == {
+        (0, "error", "lost in connect: no more processes"),
+        (1, "node_lost", "lost in start: node7 does not answer"),
+    }
+    assert ended == ["all"]
+
+
 def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:
     return RankAnswer(rank, "h", 1, 0.1, begun, ended, pieces, HOST)
 

@@ -245,7 +245,7 @@ def run_together(
     """Returns the result of each rank that has ended, in a thread for each.
 
     Args:
-        calls: by rank: runs it, and raises `LostContact` if that can't be known any more.
+        calls: by rank: runs it, and raises `LostContact` if nothing will be heard of it any more.
         listen: told each announcement of the first rank.
         grace_s: the time for the others after the first failure.
         end: ends all that still run; called unless all have ended well.
@@ -261,8 +261,9 @@ def run_together(
     def run(rank: int) -> None:
         try:
             answer = calls[rank](partial(note, rank))
-        except LostContact as error:
-            answer = Failure("node_lost", steps[rank], f"lost in {steps[rank]}: {error}")
+        except Exception as error:  # whatever it is: else the others would wait for this rank forever
+            kind = "node_lost" if isinstance(error, LostContact) else "error"
+            answer = Failure(kind, steps[rank], f"lost in {steps[rank]}: {error}")
         found.put(RankEnd(rank, answer, steps[rank], monotonic()))
 
     ended: list[RankEnd] = []
