@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -197,11 +199,15 @@ def measure(
 def _lines_of(running: Sequence[GridRun]) -> list[str]:
     """Returns the lines of a table with the cells that have ended so far."""
     from benchax.grids.grid import result_of
-    from benchax.grids.rendering import table
+    from benchax.grids.rendering import MOST_POINTS, table
 
     if not running or not running[0].cells:
         return []
-    return terminal.to_text(Document((table(result_of(running[0])),))).splitlines()
+    run = running[0]
+    # No more cells than fit: a grid can have a million, and each of them draws the table again.
+    cells = dict(islice(run.cells.items(), MOST_POINTS * len(run.spec.functions)))
+    shown = replace(result_of(run), by_key=cells, data=tuple(dict.fromkeys(label for _, label in cells)))
+    return terminal.to_text(Document((table(shown),))).splitlines()
 
 
 def is_wrong(result: GridResult, *, names_reference: bool) -> bool:

@@ -268,7 +268,7 @@ def result_of(run: GridRun) -> GridResult:
         functions=tuple(spec.functions),
         data=tuple(spec.points),
         trials=spec.trials,
-        by_key=dict(run.cells),
+        by_key=run.cells,
         timeout_s=spec.options.timeout_s,
         elapsed_s=run.elapsed_s,
         run_id=run.run_id,
