@@ -455,9 +455,6 @@ class LostDigits(NamedTuple):
     title: str
     sentences: list[str]
     """The observations, for `seen`."""
-    distinct: int = 0
-    left: int = 0
-    """Different numbers before, and after."""
 
 
 def find_lost_digits(given: Any, to_dtype: Any) -> LostDigits | None:
@@ -499,7 +496,7 @@ def _look(column: np.ndarray, to: np.dtype) -> LostDigits | None:
         f"of {distinct} different numbers {between} {left} are left in {after}",
         f"{after} holds a number of this size to {step:.3g}",
     ]
-    return LostDigits(f"{distinct} different numbers in {before} are {left} in {after}", told, distinct, left)
+    return LostDigits(f"{distinct} different numbers in {before} are {left} in {after}", told)
 
 
 def _without_noise(column: np.ndarray) -> np.ndarray:
