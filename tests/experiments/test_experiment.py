@@ -22,11 +22,13 @@ from measurement_strategies import measured
 import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable
-from benchax.experiments.experiment import describe_break_evens, describe_program, describe_programs, run_experiment
+from benchax.experiments.experiment import compare_eager, describe_program, find_pairs, run_experiment
+from benchax.experiments.lab import WorkerLab
 from benchax.experiments.variant import Variant
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.sweeps import LOOKS
-from benchax.model import CaseId, Samples, Stages
+from benchax.model import CaseId, Stages
+from benchax.options import DEFAULTS
 from benchax.results.experiment import Curve, Experiment, Point
 
 
@@ -338,27 +340,22 @@ def test_operations_fusions_and_types_are_told(fn: Any, specs: Any, start: str, 
     assert text.endswith(end)
 
 
-def test_of_several_functions_each_is_named() -> None:
-    cases = [make_case(fn, ("f32[8]",), name=name) for name, fn in (("relu", jax.nn.relu), ("sin", jnp.sin))]
-
-    assert [text.partition(": ")[0] for text in describe_programs(cases)] == ["relu", "sin"]
-
-
-def test_with_several_functions_each_sentence_names_its_case() -> None:
+def test_with_several_functions_each_sentence_names_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brackets included, which a renderer might take for markup."""
-    samples = (Samples("wall", 1, (2.0,) * 6),), (Samples("wall", 1, (1.0,) * 6),)
-    stages = Stages(lower_s=1.0, compile_s=1.0)
-    rows = []
+    cases, rows = [], []
     for n in (4, 8):
-        eager = replace(measured("f", n=n), samples=samples[0])
-        rows.append(replace(eager, case=replace(eager.case, variant="eager")))
-        rows.append(replace(eager, samples=samples[1], stages=stages))
-
-    jitted = [row.case for row in rows if row.case.variant != "eager"]
+        row = measured("f", n=n)
+        jitted = replace(make_case(jnp.sin, ("f32[8]",)), id=row.case)
+        cases += [jitted.eager(), jitted]
+        rows += [replace(row, case=cases[-2].id), replace(row, stages=Stages(lower_s=1.0, compile_s=1.0))]
     slow = compared(0, None, why="timeout in rounds: it took too long")
-    sentences = describe_break_evens(rows, dict(zip(jitted, [compared(0, 0.5), slow], strict=True)))
+    times = {"f[n=4]": compared(0, 0.5), "f[n=8]": slow}
+    monkeypatch.setattr(WorkerLab, "time_pairs", lambda lab, pairs: {pair.name: times[pair.name] for pair in pairs})
+    pairs = find_pairs(cases, rows)
+    found, sentences = compare_eager(pairs, rows, dict.fromkeys(pairs, DEFAULTS), lambda event: None)
 
-    assert [sentence.partition(": ")[0] for sentence in sentences] == ["f[n=4]", "f[n=8]"]
+    assert list(found.values()) == list(times.values())
+    assert [sentence.partition(": ")[0] for sentence in sentences] == ["f[n=4]", "f[n=8]"] * 2
     assert sentences[0].partition(": ")[2].startswith("Compiling (2.00 s) pays from 400,000 calls on ")
     assert sentences[1].partition(": ")[2] == (
         "Whether compiling (2.00 s) pays was not measured, because timeout in rounds: it took too long"
@@ -368,4 +365,4 @@ def test_with_several_functions_each_sentence_names_its_case() -> None:
 def test_without_a_pair_there_is_no_sentence() -> None:
     alone = replace(measured("f"), case=CaseId("f", (), "eager"))
 
-    assert describe_break_evens([alone, measured("g")], {}) == []
+    assert find_pairs([make_case(jnp.sin, ("f32[8]",))], [alone, measured("g")]) == {}

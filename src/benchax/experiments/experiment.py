@@ -449,29 +449,17 @@ def compare_eager(
     for common, group in group_by(pairs, options.__getitem__).items():
         found |= WorkerLab(common, Effort(looks=(2, 3)), report).time_pairs([pairs[id] for id in group])
     compared = {id: found[id.label] for id in pairs}
-    programs = describe_programs([pair.other for pair in pairs.values()])
-    return compared, [*describe_break_evens(rows, compared), *programs]
+    built = {row.case: row.stages.build_s for row in rows if row.case in pairs}
+    texts = [(id, describe_break_even(s, compared[id])) for id, s in built.items() if s is not None]
+    texts += [(id, describe_program(pair.other)) for id, pair in pairs.items()]
+    return compared, [f"{id.label}: {text}" if len(pairs) > 1 else text for id, text in texts]
 
 
-def describe_break_evens(rows: Sequence[Measurement], compared: Mapping[CaseId, Comparison]) -> list[str]:
-    """For each case measured both ways, states after how many calls compiling pays, or why this is unknown."""
-    sentences: dict[str, str] = {}
-    for row in rows:
-        c = compared.get(row.case)
-        if c is not None and row.stages.build_s is not None:
-            found = of_comparison(row.stages.build_s, c)
-            unknown = f"Whether compiling ({seconds(row.stages.build_s)}) pays was not measured, because {c.why}"
-            sentences[row.case.label] = unknown if found is None else str(found)
-    return _label(sentences)
-
-
-def describe_programs(cases: Sequence[Case]) -> list[str]:
-    """Returns a sentence for each jitted case, with its name if there are several. Builds each again, without a run."""
-    return _label({case.id.label: describe_program(case) for case in cases})
-
-
-def _label(sentences: Mapping[str, str]) -> list[str]:
-    return [f"{label}: {text}" if len(sentences) > 1 else text for label, text in sentences.items()]
+def describe_break_even(build_s: float, c: Comparison) -> str:
+    """States after how many calls compiling pays, or why this is unknown."""
+    found = of_comparison(build_s, c)
+    unknown = f"Whether compiling ({seconds(build_s)}) pays was not measured, because {c.why}"
+    return unknown if found is None else str(found)
 
 
 def describe_program(case: Case) -> str:

@@ -83,15 +83,12 @@ class Pair:
 
     def as_run(self, options: Options) -> PairedRun:
         """To be run side by side."""
-        # XLA drops inputs that are not used, so sides with inputs of their own can share a process.
         has_own_inputs = self.other.inputs is not self.one.inputs
-        sides = (
-            Side(self.one_label, self.one),
-            Side(self.other_label, self.other, has_own_inputs=has_own_inputs),
-        )
+        other = Side(self.other_label, self.other, has_own_inputs=has_own_inputs)
+        versions = Version(self.one_label), Version(self.other_label)
         # Its name contains the variant, which progress shows.
         case_id = replace(self.one.id, variant=self.name)
-        return PairedRun(case_id, sides, (Version(self.one_label), Version(self.other_label)), options)
+        return PairedRun(case_id, (Side(self.one_label, self.one), other), versions, options)
 
 
 class Failed(Exception):
