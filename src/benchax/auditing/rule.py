@@ -20,7 +20,7 @@ out operations of reverse-mode derivatives, times the alternative in pairs, and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -218,6 +218,12 @@ def rule(
 ) -> Callable[[Callable[[Any], Iterable[Match]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
     return lambda find: Rule(id, title, severity, of, find, **settings)
+
+
+def name_leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Each leaf of the arguments of a call with its path: args[0]['w']."""
+    leaves = jax.tree.leaves_with_path((tuple(args), dict(kwargs)))
+    return [(f"{('args', 'kwargs')[path[0].idx]}{jax.tree_util.keystr(path[1:])}", leaf) for path, leaf in leaves]
 
 
 def page_of(rule_id: str) -> str:

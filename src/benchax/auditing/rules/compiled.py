@@ -17,7 +17,17 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import NO_ARRAY, CallLine, Event
-from benchax.auditing.rule import MOST_LISTED, Gain, Match, NotApplicable, list_some, rule, try_variant, with_bytes
+from benchax.auditing.rule import (
+    MOST_LISTED,
+    Gain,
+    Match,
+    NotApplicable,
+    list_some,
+    name_leaves,
+    rule,
+    try_variant,
+    with_bytes,
+)
 from benchax.auditing.rules.transfers import OFTEN, puts_by_place
 from benchax.auditing.syntax import jitted_at, made_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
@@ -189,16 +199,10 @@ def materialised_broadcast(e: Evidence) -> Iterable[Match]:
 
 
 def _repeated_inputs(e: Evidence) -> Iterable[Match]:
-    args, kwargs = e.given
-    leaves = [
-        *jax.tree_util.tree_leaves_with_path(dict(enumerate(args))),
-        *jax.tree_util.tree_leaves_with_path(dict(kwargs)),
-    ]
-    for i, (path, leaf) in enumerate(leaves):
+    for place, leaf in name_leaves(*e.given):
         if not _is_large(leaf) or not _rows_are_equal(np.asarray(leaf)):
             continue
         n = leaf.shape[0]
-        place = f"{'args' if i < len(jax.tree.leaves(args)) else 'kwargs'}{jax.tree_util.keystr(path)}"
         saved = leaf.nbytes - leaf.nbytes // n
         yield Match(
             f"{place} holds one array {n} times",
@@ -518,14 +522,13 @@ def _puts_everywhere(e: ProgramEvidence) -> Iterable[Match]:
 
 
 def _copies(e: Evidence) -> Iterable[Match]:
-    for path, leaf in jax.tree_util.tree_leaves_with_path((e.inputs.args, e.inputs.kwargs)):
+    for place, leaf in name_leaves(e.inputs.args, e.inputs.kwargs):
         # How many devices hold the whole of a large array.
         is_large = isinstance(leaf, jax.Array) and leaf.nbytes >= LARGE_BYTES and leaf.size > 1
         devices = len(leaf.sharding.device_set) if is_large and leaf.sharding.is_fully_replicated else 0
         if devices < 2:
             continue
         whole = leaf.nbytes * (devices - 1)
-        place = f"{('args', 'kwargs')[path[0].idx]}{jax.tree_util.keystr(path[1:])}"
         fits = [n for n in leaf.shape if n % devices == 0]
         yield Match(
             f"{place} is held in full by {devices} devices",

@@ -16,7 +16,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import find_lost_digits
 from benchax.auditing.recorder.log import Event, HostLine, WaitLine, host_lines, wait_lines
-from benchax.auditing.rule import LARGE, Gain, Match, NotApplicable, grade, list_some, rule, try_variant
+from benchax.auditing.rule import LARGE, Gain, Match, NotApplicable, grade, list_some, name_leaves, rule, try_variant
 from benchax.auditing.syntax import (
     NOWHERE,
     Function,
@@ -36,7 +36,7 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import fit, make_inputs, static_arguments
+from benchax.measuring.inputs import fit, make_inputs
 from benchax.measuring.program import program_of
 from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.source_files import without_folders
@@ -73,13 +73,7 @@ LONG = 1024
     ),
 )
 def numpy_inputs(e: Evidence) -> Iterable[Match]:
-    args, kwargs = e.given
-    static = static_arguments(e.case, args, kwargs)
-    dynamic = {f"args[{i}]": v for i, v in enumerate(args) if i not in static}
-    dynamic |= {f"kwargs[{k!r}]": v for k, v in kwargs.items() if k not in static}
-    leaves = [
-        (n + jax.tree_util.keystr(p), leaf) for n, v in dynamic.items() for p, leaf in jax.tree.leaves_with_path(v)
-    ]
+    leaves = name_leaves(*e.given)
     arrays = {path: leaf for path, leaf in leaves if isinstance(leaf, np.ndarray)}
     if not arrays:
         if not any(isinstance(leaf, jax.Array) for _, leaf in leaves):
