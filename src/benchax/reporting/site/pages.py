@@ -235,7 +235,7 @@ class CaseSummary:
     """The version of its newest row."""
     time: str = ""
     where: str = ""
-    """Fingerprint of the environment."""
+    """The name of the environment."""
     status: str = ""
     bars: str = ""
     newest: Comparison | None = None
@@ -294,7 +294,11 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str) -> CaseSum
     row = found.rows[-1]
     time = "not measured" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
     return replace(
-        summary, version=shorten_version(version_of_row(row)), time=time, where=row.fingerprint, status=row.status
+        summary,
+        version=shorten_version(version_of_row(row)),
+        time=time,
+        where=name_environment(found.environments[row.fingerprint]),
+        status=row.status,
     )
 
 
@@ -348,18 +352,14 @@ NOTHING_COMPARED = (
 Found = tuple[CaseSummary, FoundChange]
 
 
-def overview(cases: Sequence[CaseSummary], environments: Mapping[str, str]) -> Document:
-    """Lists the recent changes, the newest first, then the newest times and verdicts, then older changes.
-
-    Args:
-        environments: their names, by fingerprint.
-    """
+def overview(cases: Sequence[CaseSummary]) -> Document:
+    """Lists the recent changes, the newest first, then the newest times and verdicts, then older changes."""
     ordered = sorted(cases, key=lambda case: case.newest_at, reverse=True)
     below = (f"{plural(len(cases), 'case')} · newest row {describe_date(ordered[0].newest_at)} UTC",)
     shown = ordered[:MOST_NEWEST]
     runs = tuple(case.newest for case in shown if case.newest and case.newest.metric == "run")
     picture = [chart_comparisons(Comparisons(runs))] if runs else []
-    newest = [Heading("Newest times and verdicts"), *picture, _tabulate_cases(shown, environments)]
+    newest = [Heading("Newest times and verdicts"), *picture, _tabulate_cases(shown)]
     found = list_changes(cases)
     recent = [each for each in found if each[1].is_recent and not each[1].is_sign]
     said = [Paragraph(text) for text in describe_certainty(cases, recent)]
@@ -441,12 +441,8 @@ def name_list(page: int) -> str:
     return "cases.html" if page == 1 else f"cases-{page}.html"
 
 
-def lists_of_cases(cases: Sequence[CaseSummary], environments: Mapping[str, str]) -> Iterator[Document]:
-    """Yields pages with a fixed number of cases each, by their labels; each leads to the others.
-
-    Args:
-        environments: their names, by fingerprint.
-    """
+def lists_of_cases(cases: Sequence[CaseSummary]) -> Iterator[Document]:
+    """Yields pages with a fixed number of cases each, by their labels; each leads to the others."""
     ordered = sorted(cases, key=lambda case: (case.label, case.page))
     pages = [ordered[i : i + CASES_ON_A_PAGE] for i in range(0, len(ordered), CASES_ON_A_PAGE)]
     ends = [
@@ -458,21 +454,21 @@ def lists_of_cases(cases: Sequence[CaseSummary], environments: Mapping[str, str]
     for n, listed in enumerate(pages, 1):
         below = f"page {n} of {len(pages)}: {len(listed)} of {total}" if len(pages) > 1 else total
         others = Heading("Other pages"), Table(columns, (*ends[: n - 1], *ends[n:]))
-        title, table = Heading("All cases", 1, (below,)), _tabulate_cases(listed, environments)
+        title, table = Heading("All cases", 1, (below,)), _tabulate_cases(listed)
         yield Document((title, table, *(others if len(pages) > 1 else ())))
 
 
-def _tabulate_cases(cases: Sequence[CaseSummary], environments: Mapping[str, str]) -> Table:
+def _tabulate_cases(cases: Sequence[CaseSummary]) -> Table:
     columns = (
         CASE, WHEN, COMMIT, TableColumn("time per call (95 %)"), TableColumn("where", "words"),
         TableColumn("history of the ratio", "words"), TableColumn("newest ratio"), VERDICT,
     )  # fmt: skip
-    return Table(columns, tuple(_case_line(case, environments) for case in cases)).without_empty_columns({0})
+    return Table(columns, tuple(map(_case_line, cases))).without_empty_columns({0})
 
 
-def _case_line(case: CaseSummary, environments: Mapping[str, str]) -> tuple[TableCell, ...]:
-    where, c = environments[case.where] if case.where else "", case.newest
-    plain = (describe_date(case.newest_at), case.version, case.time, where, case.bars, interval(c) if c else "")
+def _case_line(case: CaseSummary) -> tuple[TableCell, ...]:
+    c = case.newest
+    plain = (describe_date(case.newest_at), case.version, case.time, case.where, case.bars, interval(c) if c else "")
     return _link(case), *map(TableCell, plain), TableCell(verdict(c), style(c)) if c else TableCell("")
 
 

@@ -20,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -279,10 +280,8 @@ class _Publishing:
     def _make_others(self) -> Iterator[tuple[str, str]]:
         """Yields the names and texts of the files that are about no single case or version."""
         yield from ((f"assets/{name}", asset_text(name)) for name in (*ASSETS, pages.SCRIPT, LICENCE))
-        environments = {key: pages.name_environment(facts) for key, facts in self.environments.items()}
-        overview = pages.overview(self.cases, environments)
-        yield "index.html", _render_page("index.html", "Benchmarks: what changed lately", overview)
-        for number, document in enumerate(pages.lists_of_cases(self.cases, environments), 1):
+        yield "index.html", _render_page("index.html", "Benchmarks: what changed lately", pages.overview(self.cases))
+        for number, document in enumerate(pages.lists_of_cases(self.cases), 1):
             name = pages.name_list(number)
             yield name, _render_page(name, "Benchmarks: all cases", document)
         yield f"data/{pages.INDEX}", pages.render_index(self.cases, self.environments, self.versions)
@@ -353,6 +352,8 @@ def _find_files(folder: Path, made_from: str) -> list[str]:
 SLUG = re.compile("[^a-z0-9]+")
 CALL = "benchaxVersion("
 DIGITS = 6
+quote = cache(json.dumps)
+"""Of texts that recur in every entry."""
 
 
 @dataclass(frozen=True)
@@ -418,7 +419,7 @@ class CaseWriter:
 def encode_entry(case: int, words: Iterable[str], numbers: Iterable[float | None]) -> str:
     """As JSON. All texts are ASCII, without anything that could end the script or a comment."""
     known = (f"{v:.{DIGITS}g}" if v is not None and math.isfinite(v) else "null" for v in numbers)
-    return f"[{','.join((str(case), *map(json.dumps, words), *known))}]"
+    return f"[{','.join((str(case), *map(quote, words), *known))}]"
 
 
 def _histories(compared: Sequence[Comparison]) -> list[History]:
