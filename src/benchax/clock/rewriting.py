@@ -16,7 +16,7 @@ these stop too. If the program ends by itself (`must_raise`), it stays False.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -138,19 +138,52 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
 
 
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
+    """A loop that writes over the ys row by row, so that those of finished iterations survive."""
     consts, carry, xs = split_operands(eqn, operands)
-    of_carry = len(carry)
     (program,) = programs_of(eqn)
-
-    def step(carry: Arrays, x: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
-        outputs, flag = run(program, [*consts, *carry, *x], flag, guard)
-        return outputs[:of_carry], outputs[of_carry:], flag
-
-    rows = [v.aval for v in open_program(program)[0].outvars[of_carry:]]
+    rows = [v.aval for v in open_program(program)[0].outvars[len(carry) :]]
     length, reverse, unroll = (eqn.params[name] for name in ("length", "reverse", "unroll"))
-    scan = Scan(step, rows, length, reverse, unroll, eqn, guard)
-    carry, ys, flag = scan.run(carry, xs, flag)
-    return [*carry, *ys], flag
+
+    def step(state: Arrays, x: Arrays) -> tuple[Arrays, Arrays]:
+        *carry, flag = state
+        outputs, flag = run(program, [*consts, *carry, *x], flag, guard)
+        return [*outputs[: len(carry)], flag], outputs[len(carry) :]
+
+    def without_loop(state: Arrays, xs: Arrays, n: int) -> tuple[Arrays, Arrays]:
+        return lax.scan(step, state, xs, n, reverse, unroll=n + 1)  # JAX makes no loop of fewer than it unrolls
+
+    if _is_one_step(eqn):
+        (*carry, flag), ys = lax.scan(step, [*carry, flag], xs, length, reverse, unroll)
+        return [*carry, *ys], flag
+    trips, rest = divmod(length, unroll)
+    split = rest if reverse else length - rest
+    parts = [lax.slice_in_dim(x, 0, split) for x in xs], [lax.slice_in_dim(x, split, length) for x in xs]
+    looped, last = reversed(parts) if reverse else parts
+    shape = (trips, unroll) if unroll > 1 else (trips,)
+    looped = [lax.reshape(x, (*shape, *x.shape[1:])) for x in looped]
+
+    def iteration(state: Any, flag: Any) -> Any:
+        i, carry, ys = state
+        at = trips - i - 1 if reverse else i
+        x = [lax.dynamic_index_in_dim(x, at, keepdims=False, allow_negative_indices=False) for x in looped]
+        before = [*carry, flag]
+        (*carry, flag), y = step(before, x) if unroll == 1 else without_loop(before, x, unroll)
+        pairs = zip(ys, y, strict=True)
+        ys = [lax.dynamic_update_index_in_dim(*pair, at, 0, allow_negative_indices=False) for pair in pairs]
+        return (i + 1, carry, ys), flag
+
+    start = (jnp.int32(0), carry, [jnp.zeros((*shape, *row.shape), row.dtype) for row in rows])
+    goes_on = lambda state, flag: state[0] < trips  # noqa: E731
+    (_, carry, ys), flag = in_strips(goes_on, iteration, start, flag, eqn, guard, unroll)
+    ys = [lax.reshape(y, (length - rest, *row.shape)) for y, row in zip(ys, rows, strict=True)]
+    if not rest:
+        return [*carry, *ys], flag
+    (*new, now), more = without_loop([*carry, flag], last, rest)
+    if not guard.must_raise:  # behind a loop that was stopped they do not count
+        new = [lax.select(flag, *pair) for pair in zip(carry, new, strict=True)]
+        more = [lax.select(flag, jnp.zeros(y.shape, y.dtype), y) for y in more]
+    pairs = zip(more, ys, strict=True) if reverse else zip(ys, more, strict=True)
+    return [*new, *(lax.concatenate(pair, 0) for pair in pairs)], now
 
 
 RULES: dict[str, Rule] = {
@@ -163,95 +196,6 @@ RULES: dict[str, Rule] = {
     "checkpoint": _remat,
 }
 """For other primitives: `_call`."""
-
-
-@dataclass(frozen=True)
-class Scan:
-    """A scan of `length` iterations, `unroll` of them at a time."""
-
-    step: Callable[[Arrays, Arrays, Any], tuple[Arrays, Arrays, Any]]
-    """(carry, a row of each x, flag) to (carry, a row of each y, flag)."""
-    rows: Sequence[Any]
-    """Shape and dtype of a row of each y."""
-    length: int
-    reverse: bool
-    unroll: int
-    eqn: Any
-    guard: Guard
-
-    def run(self, carry: Arrays, xs: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
-        """(carry, ys, flag)."""
-        trips = self.length // self.unroll if self.unroll else 0
-        if trips == 0 or (trips == 1 and self.unroll == self.length > 1):
-            return self._without_loop(carry, xs, flag, self.length)
-        looped = trips * self.unroll
-        if looped == self.length:
-            return self._in_strips(carry, xs, flag, trips)
-        split = self.length - looped if self.reverse else looped
-        parts = [lax.slice_in_dim(x, 0, split) for x in xs], [lax.slice_in_dim(x, split, self.length) for x in xs]
-        first, last = reversed(parts) if self.reverse else parts
-        carry, ys, flag = self._in_strips(carry, first, flag, trips)
-        carry, rest, flag = self._rest(carry, last, flag)
-        pairs = zip(rest, ys, strict=True) if self.reverse else zip(ys, rest, strict=True)
-        return carry, [lax.concatenate(pair, 0) for pair in pairs], flag
-
-    def _in_strips(self, carry: Arrays, xs: Arrays, flag: Any, trips: int) -> tuple[Arrays, Arrays, Any]:
-        """A loop that writes over the ys row by row; of one trip, without a look at the clock."""
-        step, ys = self.step, self._empty(trips)
-        if self.unroll > 1:
-            xs = [lax.reshape(x, (trips, self.unroll, *x.shape[1:])) for x in xs]
-            step, ys = partial(self._without_loop, n=self.unroll), self._empty(trips, self.unroll)
-
-        def iteration(state: Any, flag: Any) -> Any:
-            i, carry, ys = state
-            at = trips - i - 1 if self.reverse else i
-            x = [lax.dynamic_index_in_dim(x, at, keepdims=False, allow_negative_indices=False) for x in xs]
-            carry, y, flag = step(carry, x, flag)
-            ys = [
-                lax.dynamic_update_index_in_dim(rows, row, at, 0, allow_negative_indices=False)
-                for rows, row in zip(ys, y, strict=True)
-            ]
-            return (i + 1, carry, ys), flag
-
-        start = (jnp.int32(0), carry, ys)
-        if trips == 1:
-            # XLA knows the trip count, and inlines the loop as it would have done anyway.
-            once = lax.while_loop(lambda state: state[0][0] < 1, lambda state: iteration(*state), (start, flag))
-            (_, carry, ys), flag = once
-        else:
-            goes_on = lambda state, flag: state[0] < trips  # noqa: E731
-            (_, carry, ys), flag = in_strips(goes_on, iteration, start, flag, self.eqn, self.guard, self.unroll)
-        return (
-            carry,
-            [lax.reshape(y, (trips * self.unroll, *row.shape)) for y, row in zip(ys, self.rows, strict=True)],
-            flag,
-        )
-
-    def _without_loop(self, carry: Arrays, xs: Arrays, flag: Any, n: int) -> tuple[Arrays, Arrays, Any]:
-        """`n` iterations one after the other."""
-        rows: list[Arrays] = []
-        for i in range(n):
-            at = n - i - 1 if self.reverse else i
-            carry, row, flag = self.step(carry, [lax.index_in_dim(x, at, keepdims=False) for x in xs], flag)
-            rows.append(row)
-        columns = zip(*(reversed(rows) if self.reverse else rows), strict=True)
-        return carry, [_stack(column) for column in columns] if n else self._empty(0), flag
-
-    def _rest(self, carry: Arrays, xs: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
-        """Computes the part after the loop; its results do not count if the loop was stopped."""
-        n = self.length % self.unroll
-        new, ys, now = self._without_loop(carry, xs, flag, n)
-        if self.guard.must_raise:
-            return new, ys, now
-        kept = [lax.select(flag, a, b) for a, b in zip(carry, new, strict=True)]
-        return kept, [lax.select(flag, a, b) for a, b in zip(self._empty(n), ys, strict=True)], now
-
-    def _empty(self, *shape: int) -> Arrays:
-        return [jnp.zeros((*shape, *row.shape), row.dtype) for row in self.rows]
-
-
-def _stack(rows: tuple[Any, ...]) -> Any:
-    return lax.concatenate([lax.expand_dims(row, (0,)) for row in rows], 0)
 
 
 def in_strips(
