@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +133,23 @@ def is_nnx_object(leaf: Any) -> bool:
 def _classes(nnx: Any) -> tuple[type, ...]:
     named = (getattr(nnx, name, None) for name in ("Object", "Pytree", "Module", "Variable"))
     return tuple(kind for kind in named if isinstance(kind, type))
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+#
+# Typed keys of random numbers are arrays that most of JAX's operations do not take.
+
+
+def is_key(value: Any) -> bool:
+    """Is it a typed key of random numbers, or an array of them?"""
+    return jax.dtypes.issubdtype(getattr(value, "dtype", np.int32), jax.dtypes.prng_key)
+
+
+def data_of(value: Any) -> Any:
+    """Typed keys as the numbers that they are made of: timing programs drop keys, and with them what leads to them."""
+    return jax.random.key_data(value) if is_key(value) else value
+
+
+def like(value: Any, data: Any) -> Any:
+    """`data`, the numbers that a key is made of, as a key where `value` is one."""
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if is_key(value) else data

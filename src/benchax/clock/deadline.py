@@ -22,11 +22,11 @@ from jax.custom_batching import custom_vmap
 from benchax import units
 from benchax.clock import handlers, rewriting
 from benchax.clock.handlers import nanoseconds, tier
-from benchax.clock.stamps import is_key, stamp
+from benchax.clock.stamps import stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
 from benchax.keywords import check_places, positional_names, positions
 from benchax.program.jaxpr import every_equation
-from benchax.static_leaves import Static, as_function_of_arrays, reveal
+from benchax.static_leaves import Static, as_function_of_arrays, data_of, reveal
 
 OnTimeout = Literal["raise", "partial"]
 REACHED = "benchax: the time limit was reached"
@@ -198,8 +198,7 @@ class WithDeadline:
 def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
     """Returns (the deadline, the inputs to go on with). The outputs are left alone: with one look at the clock there,
     XLA would fuse their computation in another way, which rounds in another way."""
-    data = [jax.random.key_data(leaf) if is_key(leaf) else leaf for leaf in leaves]
-    largest = max(data, key=jnp.size, default=np.zeros(1, np.float32))
+    largest = max(map(data_of, leaves), key=jnp.size, default=np.zeros(1, np.float32))
     until = handlers.deadline(tier(), seconds, after=largest)
     # Work that depends on these starts after the clock. Larger inputs are not copied for that.
     small = {i: leaf for i, leaf in enumerate(leaves) if jnp.size(leaf) <= HELD_BACK}

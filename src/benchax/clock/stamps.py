@@ -28,6 +28,7 @@ from jax.core import Tracer
 from benchax.clock import handlers
 from benchax.clock.handlers import nanoseconds, tier
 from benchax.errors import UsageError
+from benchax.static_leaves import data_of, is_key, like
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
     """
     leaves, tree = jax.tree.flatten(inputs)
     # Typed keys pass through as their underlying numbers.
-    arrays = [jax.random.key_data(leaf) if is_key(leaf) else _as_array(leaf) for leaf in leaves]
+    arrays = [_as_array(data_of(leaf)) for leaf in leaves]
     if not arrays:
         raise UsageError(
             f"cannot stamp {inputs!r}: it holds no arrays",
@@ -71,8 +72,7 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
             "if no data depend on a time, XLA can read it at any moment",
         )
     passed, time = handlers.stamp(tier(), arrays)
-    passed = [_as_key(new, old) if is_key(old) else new for new, old in zip(passed, leaves, strict=True)]
-    return jax.tree.unflatten(tree, passed), time
+    return jax.tree.unflatten(tree, map(like, leaves, passed)), time
 
 
 def _as_array(leaf: Any) -> jax.Array:
@@ -116,17 +116,9 @@ def run_in_branch(function: Callable[[Any], T], inputs: Any, word: Any) -> T:
 
 
 def _zeros(shape: Any) -> Any:
-    if jax.dtypes.issubdtype(shape.dtype, jax.dtypes.prng_key):
+    if is_key(shape):
         return lax.full(shape.shape, 0, shape.dtype)
     return jnp.zeros(shape.shape, shape.dtype)
-
-
-def is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _as_key(data: jax.Array, key: Any) -> Any:
-    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(key))
 
 
 def elapsed_s(start: Any, end: Any) -> Any:

@@ -27,7 +27,7 @@ from jax.extend.core import jaxpr_as_fun
 from benchax.clock import handlers
 from benchax.clock.deadline import interruptible, refuse_elsewhere
 from benchax.clock.handlers import tier
-from benchax.clock.stamps import elapsed_s, is_key, run_in_branch, stamp
+from benchax.clock.stamps import elapsed_s, run_in_branch, stamp
 from benchax.compiled_grids.compiled_result import (
     CompiledGridResult,
     LoopComparison,
@@ -50,7 +50,7 @@ from benchax.program.index import index
 from benchax.program.jaxpr import every_equation
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
 from benchax.specs import spec_of
-from benchax.static_leaves import hide_argument, reveal
+from benchax.static_leaves import data_of, hide_argument, is_key, reveal
 from benchax.units import parse_duration
 
 MOST_REPEATS = 10_000_000
@@ -457,7 +457,7 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
         outputs, out_tree = jax.tree.flatten(refuse_result(function(*reveal(jax.tree.unflatten(tree, leaves)))))
         impls = [jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in outputs]
         seen[:] = [out_tree, tuple(impls)]
-        return [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in outputs]
+        return [jnp.asarray(data_of(leaf)) for leaf in outputs]
 
     program = jax.make_jaxpr(flat)(*inputs)
     avals: tuple[Any, ...] = tuple(program.out_avals)  # JAX 0.12 types them as values without a shape

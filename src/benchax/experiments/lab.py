@@ -33,7 +33,6 @@ from benchax.measuring.jax_settings import jax_settings, with_settings, without_
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
 from benchax.measuring.prepare import Prepared, prepare, timed
-from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
 from benchax.numerics import as_doubles, compare, tolerance
@@ -46,6 +45,7 @@ from benchax.program.hlo import digest, elides_constants
 from benchax.program.jaxpr import every_equation
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.results.experiment import Errors, Facts
+from benchax.static_leaves import is_key
 from benchax.watching.watch import watch
 from benchax.workers import pickling
 from benchax.workers.executors import Isolated

@@ -24,7 +24,7 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import positional_names
 from benchax.measuring import state
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
-from benchax.static_leaves import hide_argument, reveal
+from benchax.static_leaves import hide_argument, is_key, reveal
 from benchax.units import plural
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -206,7 +206,7 @@ def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | No
 
 def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
     """Random data of that shape and dtype, with its sharding if it has one."""
-    if state.is_key(struct):
+    if is_key(struct):
         array = make_array(ArraySpec("key", struct.shape), random)
     else:
         array = jax.device_put(_host_data(struct.dtype, struct.shape, random))
@@ -226,7 +226,7 @@ def _host_data(dtype: Any, shape: tuple[int, ...], random: np.random.Generator) 
 
 def is_data(leaf: Any) -> bool:
     """An array on a device that holds plain numbers (typed keys do not)."""
-    return isinstance(leaf, jax.Array) and not state.is_key(leaf)
+    return isinstance(leaf, jax.Array) and not is_key(leaf)
 
 
 def static_arguments(case: Case, args: tuple[Any, ...], kwargs: Any) -> tuple[int | str, ...]:
@@ -278,7 +278,7 @@ def _describe(value: Any, is_static: bool = False) -> str:
     if is_static:
         return getattr(value, "__name__", None) or repr(value)
     if isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
-        dtype = "key" if state.is_key(value) else short_dtype(str(value.dtype))
+        dtype = "key" if is_key(value) else short_dtype(str(value.dtype))
         return str(ArraySpec(dtype, tuple(value.shape), axes_of(value)))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_describe(v)}" for k, v in value.items()) + "}"

@@ -30,7 +30,7 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.program.index import TracedProgram, Value, index
 from benchax.program.jaxpr import every_equation, nested_in
 from benchax.source_files import is_library
-from benchax.static_leaves import is_nnx_object
+from benchax.static_leaves import data_of, is_nnx_object
 
 Values = dict[str, Any]
 """The values of mutable arguments, by a name such as `model.bn.mean`."""
@@ -132,16 +132,6 @@ def watch(tree: Any, names: Sequence[str], labels: Sequence[str] = ()) -> Callab
         getattr(variables[name], "get_raw_value", partial(getattr, variables[name], "raw_value")) for name in names
     ]
     return lambda: [value for read in readers if not is_ref(value := read())]
-
-
-def data_of(value: Any) -> Any:
-    """Typed keys as the numbers that they are made of: timing programs drop keys, and with them what leads to them."""
-    return jax.random.key_data(value) if is_key(value) else value
-
-
-def is_key(value: Any) -> bool:
-    """Is it a typed key of random numbers, or an array of them?"""
-    return jax.dtypes.issubdtype(getattr(value, "dtype", np.int32), jax.dtypes.prng_key)
 
 
 def is_same(one: Any, other: Any) -> bool:

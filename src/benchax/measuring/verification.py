@@ -32,7 +32,7 @@ from jax.core import Tracer
 from benchax.errors import NotMeasured
 from benchax.measuring.program import as_reason
 from benchax.measuring.record import Notes
-from benchax.measuring.state import CallOutcome, data_of, is_key, is_same
+from benchax.measuring.state import CallOutcome, is_same
 from benchax.measuring.timers.base import Subject, refuse
 from benchax.model import Numerics
 from benchax.numerics import (
@@ -46,7 +46,7 @@ from benchax.numerics import (
 )
 from benchax.program.evaluate import interpret, retrace
 from benchax.program.jaxpr import every_equation, names, programs_of, solve_operands
-from benchax.static_leaves import drop
+from benchax.static_leaves import data_of, drop, is_key
 
 # ---- jaxprs ----------------------------------------------------------------------------------------------------------
 #

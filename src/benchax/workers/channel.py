@@ -31,7 +31,7 @@ import numpy as np
 import psutil
 
 from benchax import json_values
-from benchax.measuring.state import data_of
+from benchax.static_leaves import data_of
 from benchax.units import size as size_text
 
 Bytes = bytes | bytearray | memoryview | pickle.PickleBuffer

@@ -31,11 +31,11 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.prepare import Prepared, devices_of, prepare
 from benchax.measuring.record import Record
-from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import Subject
 from benchax.model import Environment, Options
 from benchax.program import hlo
 from benchax.program.work import collectives
+from benchax.static_leaves import data_of
 from benchax.units import seconds
 from benchax.workers import pickling
 from benchax.workers.task import Say

@@ -36,10 +36,11 @@ from jax import lax
 
 from benchax.clock.stamps import run_in_branch
 from benchax.errors import NotMeasured
-from benchax.measuring.state import data_of, is_carried, is_key
+from benchax.measuring.state import is_carried
 from benchax.measuring.timers.base import Subject, refuse
 from benchax.model import Census, Form
 from benchax.program import census, hlo
+from benchax.static_leaves import data_of, is_key, like
 
 Leaves = list[Any]
 Body = Callable[[Leaves], Any]
@@ -138,11 +139,6 @@ def number_like(leaf: Any) -> Any:
     if is_key(leaf):
         return jax.random.key(0, impl=jax.random.key_impl(leaf))
     return jax.device_put(np.float32(0), leaf.sharding)
-
-
-def like(value: Any, data: Any) -> Any:
-    """`data`, the numbers that a key is made of, as a key where `value` is one."""
-    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if is_key(value) else data
 
 
 # ---- proof -----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from benchax.clock import handlers
 from benchax.clock.handlers import Tier, nanoseconds, tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.program import as_reason
-from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
 from benchax.measuring.timers.embedding import (
     FORMS,
@@ -41,13 +40,13 @@ from benchax.measuring.timers.embedding import (
     compile_proven,
     embed,
     feed,
-    like,
     number_like,
     run_direct,
 )
 from benchax.model import Form
 from benchax.program.census import timed_body
 from benchax.program.work import count_devices
+from benchax.static_leaves import data_of, like
 
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""
@@ -72,7 +71,8 @@ def prepare(subject: Subject) -> PreparedTimer:
         # If readings are so long that few are needed, the cost of the clock does not matter.
         if count >= EMPTY_READINGS or iterations not in overheads:
             overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, numbers))
-        return [ns for part in _parts(count) for ns in _read(run.call, part, iterations, leaves)]
+        parts = [min(READINGS, count - begin) for begin in range(0, count, READINGS)]
+        return [ns for part in parts for ns in _read(run.call, part, iterations, leaves)]
 
     return PreparedTimer(
         sample=lambda n: round(median(take(n, 8))),
@@ -99,11 +99,6 @@ def _clock(leaves: Leaves, hlo: str) -> Tier:
         return tier()
     except NotAvailable as error:
         raise NotMeasured(f"there is no clock for compiled code here: {error.problem}") from error
-
-
-def _parts(count: int) -> list[int]:
-    """`count` in parts of READINGS at most."""
-    return [min(READINGS, count - begin) for begin in range(0, count, READINGS)]
 
 
 def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) -> list[int]:

@@ -30,7 +30,6 @@ from jax import lax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.program import as_reason
-from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import (
     Embedded,
@@ -40,11 +39,11 @@ from benchax.measuring.timers.embedding import (
     compile_proven,
     embed,
     feed,
-    like,
     zeros_like_outputs,
 )
 from benchax.program.census import counted_body
 from benchax.program.hlo import has_small_call, is_shared_among_threads
+from benchax.static_leaves import is_key, like
 
 MOST_ITERATIONS = 1_000_000
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
