@@ -27,12 +27,13 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.functions import change_arrays, converted, is_float, plain
 from benchax.grouping import group_by
 from benchax.json_values import Json
+from benchax.machine.noise import timed
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import jax_settings, with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
-from benchax.measuring.prepare import Prepared, prepare, timed
+from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
 from benchax.numerics import as_doubles, compare, tolerance

@@ -22,6 +22,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import platformdirs
 import psutil
@@ -32,6 +33,8 @@ from benchax.stats.intervals import effective_size, normal_deviation, quantile
 from benchax.stats.verdicts import MEDIAN_EFFICIENCY, POWER
 from benchax.subprocesses import descendants
 from benchax.whole_files import write_whole
+
+T = TypeVar("T")
 
 try:
     from resource import RUSAGE_SELF, getrusage
@@ -220,15 +223,15 @@ def watch(watch_s: float, clock: Callable[[], int], work: Callable[[], object]) 
             last = now
         watched_ns += last - begun
         work()  # Untimed: the loop above has left other things in the caches, and the first of the pair would pay.
-        pairs.append((_timed(work, clock), _timed(work, clock)))
+        pairs.append((timed(work, clock)[1], timed(work, clock)[1]))
     return Gaps(watched_ns / 1e9, len(gaps_ns), sum(gaps_ns) / 1e9, max(gaps_ns, default=0) / 1e9), pairs
 
 
-def _timed(work: Callable[[], object], clock: Callable[[], int]) -> float:
-    """Seconds between two readings of the clock, with `work` and nothing else between them."""
+def timed(call: Callable[[], T], clock: Callable[[], int] = time.perf_counter_ns) -> tuple[T, float]:
+    """(result, seconds until `call` returned)"""
     begun = clock()
-    work()
-    return (clock() - begun) / 1e9
+    result = call()
+    return result, (clock() - begun) / 1e9
 
 
 @dataclass(frozen=True)
@@ -298,7 +301,7 @@ KEPT, AGE_S = 500, 30 * 86400.0
 
 def read_pace_s() -> float:
     """Seconds of the work: the least of a few repeats, which a preemption does not reach. Takes about 2 ms."""
-    return min(_timed(lambda: hashlib.blake2b(_WORK).digest(), time.perf_counter_ns) for _ in range(_REPEATS))
+    return min(timed(lambda: hashlib.blake2b(_WORK).digest())[1] for _ in range(_REPEATS))
 
 
 def note_pace(where: Environment, folder: Path | None = None) -> float | None:
@@ -337,15 +340,12 @@ def _now_s() -> float:
 
 
 def _read(path: Path) -> list[tuple[float, float]]:
-    """(when, seconds) of all lines that hold two numbers; another program may be writing one."""
-    found: list[tuple[float, float]] = []
-    with suppress(OSError, UnicodeDecodeError):
-        for line in path.read_text().splitlines():
-            with suppress(ValueError):
-                at, pace_s = map(float, line.split())
-                if math.isfinite(at) and 0 < pace_s < 1:
-                    found.append((at, pace_s))
-    return found
+    """(when, seconds) of each line; none of a file that is damaged. Harmless: other moments come."""
+    try:
+        lines = [map(float, line.split()) for line in path.read_text().splitlines()]
+        return [(at, pace_s) for at, pace_s in lines if math.isfinite(at) and 0 < pace_s < 1]
+    except (OSError, ValueError):
+        return []
 
 
 def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:

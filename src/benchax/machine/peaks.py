@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Literal, get_args
@@ -30,6 +31,7 @@ import jax.numpy as jnp
 from benchax.environment import fingerprint, read_text
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.kept_peaks import file_of, keep_peaks, read_peaks
+from benchax.machine.noise import timed
 from benchax.model import Absent, Measurement
 from benchax.results.inspection import Inspection, Peaks, Roofline, Timing
 from benchax.specs import DTYPES
@@ -146,25 +148,19 @@ def _matmul(n: int, dtype: MatmulType) -> tuple[float, float]:
     return 2 * n**3 / one_s, one_s
 
 
-def _iteration_s(call: Callable[[int], object]) -> float:
+def _iteration_s(call: Callable[[int], object], clock: Callable[[], int] = perf_counter_ns) -> float:
     """Seconds of one iteration in the fastest of some calls that are long enough: of at most `REPEATS`, in about
     `BUDGET_S`.
 
     Args:
         call: runs a loop of that many iterations.
     """
-
-    def turns_s(turns: int) -> float:
-        start = perf_counter_ns()
-        call(turns)
-        return (perf_counter_ns() - start) * 1e-9
-
     turns = 1
-    while (took_s := turns_s(turns)) < CALL_S and turns < 2**28:
+    while (took_s := timed(partial(call, turns), clock)[1]) < CALL_S and turns < 2**28:
         turns = max(2 * turns, min(100 * turns, int(1.2 * turns * CALL_S / max(took_s, 1e-9))))
     taken: list[float] = []
     while len(taken) < REPEATS and (len(taken) < 2 or sum(taken) < BUDGET_S):
-        taken.append(turns_s(turns))
+        taken.append(timed(partial(call, turns), clock)[1])
     return min(taken) / turns
 
 

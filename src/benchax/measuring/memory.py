@@ -30,8 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.errors import NotMeasured
-from benchax.machine.noise import paused_gc
-from benchax.measuring.prepare import timed
+from benchax.machine.noise import paused_gc, timed
 from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options

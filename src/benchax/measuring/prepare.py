@@ -33,7 +33,7 @@ from jax import lax
 from benchax.case import Case
 from benchax.environment import jax_config
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
-from benchax.machine.noise import paused_gc
+from benchax.machine.noise import paused_gc, timed
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Call, Inputs, is_data, make_inputs, meshes_of, undeclared_static
 from benchax.measuring.state import Surroundings
@@ -49,13 +49,6 @@ from benchax.watching.compiles import CompileLog, watch_compiles
 
 Enter = Callable[[str], None]
 """Told the name of each step before it begins."""
-
-
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """(result, seconds until `call` returned)."""
-    start = perf_counter_ns()
-    result = call()
-    return result, (perf_counter_ns() - start) / 1e9
 
 
 def is_cache_on() -> bool:
