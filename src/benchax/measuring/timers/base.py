@@ -28,7 +28,7 @@ from benchax.measuring.program import CallableProgram
 from benchax.model import Census
 from benchax.numerics import describe_nonfinite
 from benchax.program.hlo import is_value_dependent
-from benchax.static_leaves import hide_all, reveal
+from benchax.static_leaves import data_of, hide_all, reveal
 
 # ---- feedback --------------------------------------------------------------------------------------------------------
 #
@@ -56,12 +56,12 @@ class Feedback:
     places: tuple[tuple[int, int | None], ...]
     """(position of a donated argument, the output that replaces it; None: all outputs together)"""
     most_calls: int = TRIAL_CALLS
-    """The number of calls in a row that keep every number finite."""
+    """The number of calls in a row that keep every number finite; `start` makes the first one."""
 
     def start(self) -> Callable[[], Any]:
         """A row of calls, each on what the one before returned: gives the outputs of the next, without waiting for it.
 
-        It begins with the inputs, with copies of those that the first call will donate.
+        The first call, on copies that no cache holds, is made.
         """
         call, places, args, kwargs = self.call, self.places, list(self.inputs[0]), self.inputs[1]
         for place, _ in places:
@@ -74,6 +74,7 @@ class Feedback:
                 args[place] = outputs if output is None else outputs[output]
             return outputs
 
+        jax.block_until_ready(feed())
         return feed
 
 
@@ -86,8 +87,8 @@ def find_feedback(call: Callable[..., Any], inputs: Call) -> Feedback | None:
     places = _match(taken, inputs[0], outputs)
     if _is_taken(kwargs) or not places:
         return None
-    feed, begun, calls = Feedback(call, inputs, places).start(), perf_counter_ns(), 0
     try:
+        feed, begun, calls = Feedback(call, inputs, places).start(), perf_counter_ns(), 1
         while calls < TRIAL_CALLS and (calls < 2 or perf_counter_ns() - begun < TRIAL_NS):
             outputs = jax.block_until_ready(feed())
             calls += 1
@@ -195,7 +196,10 @@ class Subject:
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
 
     def row(self, n: int) -> list[Callable[[], Any]]:
-        """Prepares `n` calls completely, but does not make them."""
+        """Prepares `n` calls completely, but does not make them. Where outputs are fed back, each takes those of the
+        call before."""
+        if self.feedback:
+            return [self.feedback.start()] * n
         if self.inputs.is_stateful:
             return [self.ready() for _ in range(n)]
         return [partial(self.program.call, *args, **kwargs) for args, kwargs in self.calls(n)]
@@ -265,7 +269,7 @@ class Subject:
         def body(values: list[Any]) -> state.CallOutcome:
             outputs, now = after(values)
             leaves = state.take_apart(self.program.hide(outputs)).leaves
-            return state.CallOutcome(leaves, {name: state.data_of(now[name]) for name in names})
+            return state.CallOutcome(leaves, {name: data_of(now[name]) for name in names})
 
         return body
 
@@ -348,7 +352,7 @@ class Ready:
             return hide(result)
         now, before = self.state(), self._subject.inputs.parts.values
         names = self._names if self._is_traced else [n for n in now if now[n] is not before.get(n)]
-        return state.CallOutcome(hide(result[0]), {name: state.data_of(now[name]) for name in names})
+        return state.CallOutcome(hide(result[0]), {name: data_of(now[name]) for name in names})
 
     def state(self) -> state.Values:
         """All that the mutable arguments hold now."""

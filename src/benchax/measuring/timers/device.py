@@ -22,13 +22,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median
-from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
+from benchax.machine.noise import timed
 from benchax.measuring.program import first_line
 from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
 from benchax.profiling import events
@@ -115,7 +115,7 @@ def _lengths(subject: Subject, recorded: list[ProgramRun]) -> tuple[int, int]:
 def _parts(subject: Subject, calls: int) -> list[int]:
     """`calls` in parts whose inputs, renewed for each call where they are donated, are not too many at once."""
     copies = RENEWED_BYTES // max(1, subject.input_bytes) if subject.needs_renewal else MOST_CALLS
-    each = subject.feedback.most_calls if subject.feedback else 1
+    each = subject.feedback.most_calls - 1 if subject.feedback else 1
     most = max(1, min(copies * each, MOST_CALLS))
     return [min(most, calls - begin) for begin in range(0, calls, most)]
 
@@ -150,11 +150,8 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
 
 def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
     # Copy the inputs before the recording, in which the copies would look like runs of programs.
-    if feedback := subject.feedback:
-        feeds = [feedback.start() for _ in range(-(-calls // feedback.most_calls))]
-        prepared = [feeds[i // feedback.most_calls] for i in range(calls)]
-    else:
-        prepared = subject.row(calls)
+    each = subject.feedback.most_calls - 1 if subject.feedback else calls
+    prepared = [call for begin in range(0, calls, each) for call in subject.row(min(each, calls - begin))]
 
     def work() -> None:
         for call in prepared:
@@ -213,42 +210,32 @@ def event_cost() -> EventCost:
     Raises:
         NotMeasured: nothing can be recorded.
     """
-    alone, loop = _nothing(), _loop()
+    add = jax.jit(lambda x: x + 1)
+    # A sort, because XLA:CPU compiles a loop of simple operations on small arrays (jax 0.12: on arrays of any size)
+    # into one machine function, in which nothing is recorded.
+    sort = jax.jit(lambda x: jax.lax.fori_loop(0, TURNS, lambda _, y: jnp.sort(y) + 1, x))
+    alone, loop = _waiting(add, jnp.float32(1)), _waiting(sort, jnp.ones(2))
     # Measured by the clock of the recording itself: subtract the apparent time of an empty operation.
     outer_s = min(run.busy_s for run in _recorded(alone, 50)[0])
-    plain_s = min(_timed(loop) for _ in range(20))
+    plain_s = min(timed(loop)[1] for _ in range(20))
     runs, timed_s = _recorded(loop, 20)
     if not runs[-1].inner:
         raise NotMeasured("the profiler recorded no operation inside a loop: what that costs is not known")
     return EventCost(outer_s, max(outer_s, (min(timed_s) - plain_s) / runs[-1].inner))
 
 
-def _nothing() -> Callable[[], Any]:
-    compiled, x = jax.jit(lambda x: x + 1), jnp.float32(1)
-    return lambda: compiled(x)
-
-
-def _loop() -> Callable[[], Any]:
-    # A sort, because XLA:CPU compiles a loop of simple operations on small arrays (jax 0.12: on arrays of any size)
-    # into one machine function, in which nothing is recorded.
-    compiled, x = jax.jit(lambda x: jax.lax.fori_loop(0, TURNS, lambda _, y: jnp.sort(y) + 1, x)), jnp.ones(2)
-    return lambda: compiled(x)
+def _waiting(compiled: Callable[[Any], Any], x: Any) -> Callable[[], Any]:
+    return lambda: jax.block_until_ready(compiled(x))
 
 
 def _recorded(call: Callable[[], Any], times: int) -> tuple[list[ProgramRun], list[float]]:
     """(runs, seconds of each call); the first, a cold one, is left out."""
-    jax.block_until_ready(call())
+    call()
     timed_s: list[float] = []
-    runs = _runs(lambda: timed_s.extend(_timed(call) for _ in range(times + 1)))
+    runs = _runs(lambda: timed_s.extend(timed(call)[1] for _ in range(times + 1)))
     if len(runs) != times + 1:
         raise NotMeasured(f"the profiler recorded {len(runs)} of {times + 1} runs of its test program")
     return runs[1:], timed_s[1:]
-
-
-def _timed(call: Callable[[], Any]) -> float:
-    start = perf_counter_ns()
-    jax.block_until_ready(call())
-    return (perf_counter_ns() - start) / 1e9
 
 
 # ---- cupti -----------------------------------------------------------------------------------------------------------

@@ -11,13 +11,12 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
 from time import perf_counter_ns
 
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, on_fresh_stack
+from benchax.measuring.timers.base import PreparedTimer, Subject, on_fresh_stack
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20
@@ -33,13 +32,10 @@ def prepare(subject: Subject) -> PreparedTimer:
             f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
             f"{size(QUEUED_BYTES)}"
         )
-    sample = _in_a_row(subject)
-    most, feedback = min(most, 1000), subject.feedback
-    if feedback:
-        # One call of each sample is not timed.
-        sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
+    # One call of each sample of a function that is fed its outputs is not timed.
+    most = min(most, subject.feedback.most_calls - 1 if subject.feedback else 1000)
     return PreparedTimer(
-        on_fresh_stack(sample),
+        _in_a_row(subject),
         regime=subject.regime,
         least_iterations=min(LEAST_CALLS, most),
         most_iterations=most,
@@ -47,27 +43,15 @@ def prepare(subject: Subject) -> PreparedTimer:
 
 
 def _in_a_row(subject: Subject) -> Callable[[int], int]:
-    wait = jax.block_until_ready
+    wait, is_fed_back = jax.block_until_ready, subject.feedback is not None
 
+    @on_fresh_stack
     def sample(n: int) -> int:
         calls = subject.row(n)
         start = perf_counter_ns()
         outputs = [call() for call in calls]
-        wait(outputs)
-        return perf_counter_ns() - start
-
-    return sample
-
-
-def _fed_back(feedback: Feedback) -> Callable[[int], int]:
-    wait = jax.block_until_ready
-
-    def sample(n: int) -> int:
-        outputs = wait((feed := feedback.start())())  # on copies that no cache holds
-        start = perf_counter_ns()
-        for _ in repeat(None, n):
-            outputs = feed()
-        wait(outputs)  # those of the calls before are donated, or there when these are
+        # Where outputs are fed back, those of earlier calls are donated, or there when the last ones are.
+        wait(outputs[-1] if is_fed_back else outputs)
         return perf_counter_ns() - start
 
     return sample

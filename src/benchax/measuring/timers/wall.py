@@ -25,22 +25,20 @@ from time import perf_counter_ns
 
 import jax
 
-from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, on_fresh_stack
+from benchax.measuring.timers.base import PreparedTimer, Subject, on_fresh_stack
 
 RENEWED_BYTES = 256 * 2**20
 
 
 def prepare(subject: Subject) -> PreparedTimer:
-    if subject.inputs.is_stateful or subject.inputs.anew is not None:
+    if not subject.needs_renewal:
+        return PreparedTimer(_plain(subject))
+    if subject.regime is None:  # it changes its arguments, or its author makes them
         return PreparedTimer(_one_by_one(subject))
+    most = min(RENEWED_BYTES // max(1, subject.input_bytes), 1000)
     if subject.feedback:
-        # One call of each sample is not timed.
-        most = subject.feedback.most_calls - 1
-        return PreparedTimer(_fed_back(subject.feedback), regime=subject.regime, most_iterations=most)
-    if subject.donates:
-        most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
-        return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
-    return PreparedTimer(_plain(subject))
+        most = subject.feedback.most_calls - 1  # one call of each sample is not timed
+    return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=max(1, most))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:
@@ -82,27 +80,12 @@ def _one_by_one(subject: Subject) -> Callable[[int], int]:
     return sample
 
 
-def _fed_back(feedback: Feedback) -> Callable[[int], int]:
-    wait = jax.block_until_ready
-
-    @on_fresh_stack
-    def sample(n: int) -> int:
-        feed = feedback.start()
-        wait(feed())  # on copies that no cache holds
-        start = perf_counter_ns()
-        for _ in repeat(None, n):
-            wait(feed())
-        return perf_counter_ns() - start
-
-    return sample
-
-
 def _donating(subject: Subject) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
     @on_fresh_stack
     def sample(n: int) -> int:
-        # Copies all n sets of inputs before the clock starts. `most_iterations` ensures that they fit into memory.
+        # All copies of inputs are made before the clock starts. `most_iterations` ensures that they fit into memory.
         calls = subject.row(n)
         start = perf_counter_ns()
         for call in calls:
