@@ -193,7 +193,7 @@ def test_functions_run_as_they_are_and_an_unjitted_one_says_how_many_operations_
     document = taken(*sides)
 
     assert [side.operations for side in document.sides] == [1, None, None]
-    assert [side.is_program for side in document.sides] == [False] * 3
+    assert [side.sha256 is not None for side in document.sides] == [False] * 3
     assert [side.plan is None for side in document.sides] == [True, True, False]
     assert document.not_exported == [None]
     assert all(side.agreement.agrees for side in document.sides[1:])
@@ -208,7 +208,7 @@ def test_the_answer_can_travel_and_tells_of_each_side() -> None:
     document = taken(native("a", sine), native("b", sine), blocks=3)
 
     for side in unpack([memoryview(each) for each in pack(document, PairedAnswer)], PairedAnswer).sides:
-        assert (side.is_program, side.sha256) == (False, None)
+        assert side.sha256 is None
         assert {"trace", "lower", "compile"} <= set(side.builds[0])
         assert side.plan.argument_bytes == 256
         assert side.flops > 0
@@ -247,7 +247,7 @@ def test_beside_a_program_a_function_becomes_one_too(program_first: bool) -> Non
 
     document = taken(*(sides if program_first else reversed(sides)))
 
-    assert [side.is_program for side in document.sides] == [True, True]
+    assert [side.sha256 is not None for side in document.sides] == [True, True]
     assert len({side.sha256 for side in document.sides}) == 1
     assert document.not_exported == [None, None]
     assert document.sides[1].agreement.agrees
@@ -268,7 +268,7 @@ def test_programs_alone_run_on_data_of_their_shapes(first, second, specs, leaves
     document = taken(*sides)
 
     assert (document.failure, document.signature) == (None, signature)
-    assert [side.is_program for side in document.sides] == [True, True]
+    assert [side.sha256 is not None for side in document.sides] == [True, True]
     assert document.sides[1].agreement.agrees
 
 
@@ -291,7 +291,7 @@ def test_a_function_that_cannot_be_exported_runs_as_it_is_and_says_why(name: str
 
     document = taken(Side("old", program=program(sine)), side, blocks=2)
 
-    assert [side.is_program for side in document.sides] == [True, False]
+    assert [side.sha256 is not None for side in document.sides] == [True, False]
     assert document.sides[1].sha256 is None
     assert document.not_exported[0] is None
     assert document.not_exported[1].startswith(why)
@@ -521,7 +521,7 @@ def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process
     second = taken(*both, programs=str(tmp_path))
 
     assert [side.sha256 for side in second.sides] == [side.sha256 for side in first.sides]
-    assert [side.is_program for side in second.sides] == [True, True]
+    assert [side.sha256 is not None for side in second.sides] == [True, True]
     assert second.sides[1].agreement.agrees
 
 

@@ -17,7 +17,7 @@ from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFact
 from benchax.model import CaseId, Failure, Noise, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs import session
-from benchax.paired_runs.paired_run import PairedRun, doubts
+from benchax.paired_runs.paired_run import PATIENCE, PairedRun, doubts
 from benchax.progress import ProgressEvent
 from benchax.workers.pool import Pool
 
@@ -202,7 +202,7 @@ def test_what_is_unclear_goes_on_alone_with_more_rounds_in_each_process_and_ends
     assert verdicts(workers) == {"equal": "same", "wild": "unclear"}
     assert workers.processes == sequential.LOOKS[-1]
     asked = {(process > 2, label, request.patience) for process, label, request in workers.asked}
-    assert asked == {(False, "equal", 1), (False, "wild", 1), (True, "wild", session.PATIENCE)}
+    assert asked == {(False, "equal", 1), (False, "wild", 1), (True, "wild", PATIENCE)}
 
 
 def test_each_process_has_an_order_of_its_own_and_the_same_data_and_the_first_of_a_stage_compares_outputs() -> None:

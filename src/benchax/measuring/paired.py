@@ -48,12 +48,12 @@ from benchax.measuring.jax_settings import share_programs, without_cache
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.sampling import warm_up
-from benchax.measuring.state import data_of
 from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.model import Failure, Memory, Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
 from benchax.program.compiled import cost, memory_plan
+from benchax.static_leaves import data_of
 from benchax.watching.compiles import watch_compiles
 from benchax.whole_files import write_whole
 
@@ -120,7 +120,6 @@ class PairedRequest:
 class SideFacts:
     """The facts that a process has found out about one version."""
 
-    is_program: bool = False
     sha256: str | None = None
     """The digest of the program that ran; None if the function itself ran."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -222,14 +221,11 @@ class BuildableVersion:
         # The text shows whether outputs can be fed back. Printing it takes as long as a short build.
         self.subject = replace(subject, hlo=prepared.hlo) if subject.donates else subject
 
-    def take_inputs(self, inputs: Inputs) -> None:
-        """Samples after this are calls on these inputs."""
-        self.inputs = inputs
-        self.subject = replace(self.subject, inputs=self.own_inputs)
-        self.timer = wall.prepare(self.subject)
-
     def warm_up(self, is_new: bool) -> None:
-        """A version that was warm in the block before only needs one call, to meet its new buffers."""
+        """Samples after this are calls on `inputs`. A version that was warm before only needs one call, to meet its new
+        buffers.
+        """
+        self.subject = replace(self.subject, inputs=self.own_inputs)
         if is_new:
             warm_up(self.subject.ready, WARMUP_S)
         else:
@@ -351,7 +347,7 @@ def _imported(i: int, label: str, content: bytes | None, leaves: Inputs) -> Buil
     content = content or b""
     found = attributing_failure(i, "import", lambda: ImportedProgram(content))
     attributing_failure(i, "inputs", lambda: _check_inputs(found, leaves))
-    facts = SideFacts(True, hashlib.sha256(content).hexdigest())
+    facts = SideFacts(hashlib.sha256(content).hexdigest())
     return BuildableVersion(label, found.program, leaves, facts, content)
 
 
@@ -392,92 +388,72 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
     )
     if request.skips_equal and are_one(versions):
         return answer
-    begun = noise.start()
-    work = _PairedWork(request, say, versions, random.Random(request.order_seed))
-    wall_ns, cpu_ns = np.stack([work.take_block(block) for block in range(request.blocks)], axis=1)
+    begun, rng, taken = noise.start(), random.Random(request.order_seed), list[np.ndarray]()
+    iterations = call_ns = build_ns = 0
+    for block in range(request.blocks):
+        gc.collect(1)  # of all objects of JAX it would take 20 ms
+        # A padding of random size makes the addresses differ. It is kept until there is another one: buffers would be
+        # laid where one that is let go has been.
+        _padding = np.ones(rng.randrange(1, PADDING_BYTES), np.uint8)
+        _renew_inputs(versions)
+        # All at first, then every other one. So the executables that meet are others in each block, for two thirds of
+        # the builds.
+        due = [i for i in range(len(versions)) if block == 0 or ((i + block) % 2 == 0 and build_ns < REBUILD_NS)]
+        build_ns = _build(request, versions, rng.sample(due, len(due)), say) if due else build_ns
+        say("warm-up", again=True)
+        for i, version in enumerate(versions):
+            attributing_failure(i, "warm-up", partial(version.warm_up, i in due))
+        if not iterations:
+            iterations, call_ns = calibrated([version.timer for version in versions])
+        say("rounds", again=True)
+        count = rounds(len(versions), max(call_ns * iterations, SAMPLE_NS), request.patience)
+        samplers = [partial(version.sample, iterations, call_ns < WAKING_NS) for version in versions]
+        # int64[2, round, side]: wall, processor
+        taken.append(np.array([take_round(samplers, rng) for _ in range(count)], np.int64).transpose(2, 0, 1))
+        if block == 0:
+            for version, sampler, rounds_ns in zip(versions, samplers, taken[0][0].T, strict=True):
+                version.facts.alone_s = _take_alone(sampler, float(np.median(rounds_ns))) / iterations / 1e9
     if request.compares_outputs:
         _compare_outputs(versions)
     for version in versions:  # last of all: it calls the user's Python once more
         if version.subject.program.kind == "eager":
             version.facts.operations = _operations(version.subject)
+    wall_ns, cpu_ns = np.stack(taken, axis=1)
     seen = noise.finish(begun)
-    return replace(
-        answer, iterations=work.iterations, wall_ns=wall_ns, cpu_ns=cpu_ns, noise=seen, is_same_program=False
-    )
+    return replace(answer, iterations=iterations, wall_ns=wall_ns, cpu_ns=cpu_ns, noise=seen, is_same_program=False)
 
 
-@dataclass
-class _PairedWork:
-    """The state that a block leaves to the next one."""
+def _renew_inputs(versions: Sequence[BuildableVersion]) -> None:
+    """Puts the versions on new buffers. Equal inputs stay shared."""
+    # Compare by identity: sides that shared one set of buffers get one new set. With two sets, the luck of memory
+    # addresses would affect one side only. Without arguments, Python has one tuple for all, but no dict.
+    calls = {key: inputs.renewed() for key, inputs in {id(v.inputs.kwargs): v.inputs for v in versions}.items()}
+    for version in versions:
+        args, kwargs = calls[id(version.inputs.kwargs)]
+        version.inputs = replace(version.inputs, args=args, kwargs=kwargs)
 
-    request: PairedRequest
-    say: Callable[..., None]
-    versions: list[BuildableVersion]
-    rng: random.Random
-    iterations: int = 0
-    """Calls in a sample; found in the first block, and then the same in all."""
-    call_ns: int = 0
-    build_ns: int = 0
-    """The time of the last builds."""
-    padding: np.ndarray | None = None
-    """Kept until there is another one: buffers would be laid where one that is let go has been."""
 
-    def take_block(self, block: int) -> np.ndarray:
-        """int64[2, round, side]: wall, processor."""
-        gc.collect(1)  # of all objects of JAX it would take 20 ms
-        self._renew_inputs()
-        due = self._build_due(block) if self.build_ns < REBUILD_NS else []
-        self.say("warm-up", again=True)
-        for i, version in enumerate(self.versions):
-            version.subject = replace(version.subject, inputs=version.own_inputs)
-            attributing_failure(i, "warm-up", partial(version.warm_up, i in due))
-        if not self.iterations:
-            self.iterations, self.call_ns = calibrated([version.timer for version in self.versions])
-        self.say("rounds", again=True)
-        count = rounds(len(self.versions), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
-        samplers = [partial(version.sample, self.iterations, self.call_ns < WAKING_NS) for version in self.versions]
-        taken = np.array(take_rounds(samplers, self.rng, lambda taken: taken < count), np.int64).transpose(2, 1, 0)
-        if block == 0:
-            self._take_alone(samplers, taken[0])
-        return taken
+def _build(
+    request: PairedRequest, versions: Sequence[BuildableVersion], due: Sequence[int], say: Callable[..., None]
+) -> int:
+    """Builds these versions, in this order; returns the nanoseconds."""
+    begun = perf_counter_ns()
+    for i in due:
+        say(f"build of {versions[i].label}", again=True)
+        # Each side has its own folder, so that its first build is a real one, even if both are the same program.
+        folder = request.programs and str(Path(request.programs, str(i)))
+        with share_programs(folder) if folder else nullcontext():
+            attributing_failure(i, "build", versions[i].build)
+    return perf_counter_ns() - begun
 
-    def _renew_inputs(self) -> None:
-        """Puts the versions on new buffers, behind a padding of random size, so that the addresses differ. Equal inputs
-        stay shared.
-        """
-        self.padding = np.ones(self.rng.randrange(1, PADDING_BYTES), np.uint8)
-        # Compare by identity: sides that shared one set of buffers get one new set. With two sets, the luck of memory
-        # addresses would affect one side only. Without arguments, Python has one tuple for all, but no dict.
-        calls = {
-            key: inputs.renewed() for key, inputs in {id(v.inputs.kwargs): v.inputs for v in self.versions}.items()
-        }
-        for version in self.versions:
-            args, kwargs = calls[id(version.inputs.kwargs)]
-            version.inputs = replace(version.inputs, args=args, kwargs=kwargs)
 
-    def _take_alone(self, samplers: Sequence[Callable[[], tuple[int, int]]], rounds_ns: np.ndarray) -> None:
-        for i, sampler in enumerate(samplers):
-            alone_ns = float(np.median(rounds_ns[:, i]))
-            if alone_ns < LONG_NS:
-                count = int(min(ALONE, max(2, ALONE_NS // alone_ns)))
-                readings = [sampler()[0] for _ in range(count)]
-                alone_ns = median(readings[max(1, count // 4) :])
-            self.versions[i].facts.alone_s = alone_ns / self.iterations / 1e9
-
-    def _build_due(self, block: int) -> list[int]:
-        """Builds the versions that are due, and returns which: all at first, then every other one. So the executables
-        that meet are others in each block, for two thirds of the builds."""
-        begun = perf_counter_ns()
-        due = [i for i in range(len(self.versions)) if block == 0 or (i + block) % 2 == 0]
-        for i in self.rng.sample(due, len(due)):
-            version = self.versions[i]
-            self.say(f"build of {version.label}", again=True)
-            # Each side has its own folder, so that its first build is a real one, even if both are the same program.
-            folder = self.request.programs and str(Path(self.request.programs, str(i)))
-            with share_programs(folder) if folder else nullcontext():
-                attributing_failure(i, "build", version.build)
-        self.build_ns = perf_counter_ns() - begun
-        return due
+def _take_alone(sampler: Callable[[], tuple[int, int]], in_rounds_ns: float) -> float:
+    """The nanoseconds of a sample that follows others of the same version; in rounds it takes `in_rounds_ns`."""
+    if in_rounds_ns >= LONG_NS:
+        return in_rounds_ns
+    count = int(min(ALONE, max(2, ALONE_NS // in_rounds_ns)))
+    readings = [sampler()[0] for _ in range(count)]
+    return median(readings[max(1, count // 4) :])
 
 
 def _operations(subject: Subject) -> int | None:
@@ -514,23 +490,13 @@ def rounds(sides: int, sample_ns: int, patience: int) -> int:
     return max(LEAST_ROUNDS, min(patience * MOST_ROUNDS, fitting))
 
 
-def take_rounds(
-    samplers: Sequence[Callable[[], T]], rng: random.Random, goes_on: Callable[[int], bool]
-) -> list[list[T]]:
-    """Takes a reading of each in every round, in random order: the readings of each.
-
-    Args:
-        goes_on: is there another round, after so many?
-    """
-    taken: list[list[T]] = [[] for _ in samplers]
-    places = list(range(len(samplers)))
-    while goes_on(len(taken[0])):
-        # Draw a new order in each round: in a fixed order, one side would always follow the same other side and inherit
-        # its caches.
-        rng.shuffle(places)
-        for i in places:
-            taken[i].append(samplers[i]())
-    return taken
+def take_round(samplers: Sequence[Callable[[], T]], rng: random.Random) -> list[T]:
+    """A reading of each, taken in random order."""
+    # Draw a new order in each round: in a fixed order, one side would always follow the same other side and inherit its
+    # caches.
+    order = rng.sample(range(len(samplers)), len(samplers))
+    taken = {i: samplers[i]() for i in order}
+    return [taken[i] for i in range(len(samplers))]
 
 
 def _compare_outputs(versions: Sequence[BuildableVersion]) -> None:

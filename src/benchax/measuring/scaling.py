@@ -29,7 +29,7 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fake_devices, make_inputs
-from benchax.measuring.paired import BuildableVersion, calibrated, take_rounds
+from benchax.measuring.paired import BuildableVersion, calibrated, take_round
 from benchax.measuring.prepare import is_fake, prepare
 from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
@@ -214,14 +214,12 @@ def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
     with paused_gc():
         for block in range(BLOCKS):
             for one in running:
-                one.version.take_inputs(make_inputs(one.case, seed + block))
-            until_s = perf_counter() + limit_s
-            taken = take_rounds(
-                [one.sample for one in running],
-                rng,
-                lambda n, until_s=until_s: n < LEAST_ROUNDS or (n < MOST_ROUNDS and perf_counter() < until_s),
-            )
-            for one, seconds in zip(running, taken, strict=True):
+                one.version.inputs = make_inputs(one.case, seed + block)
+                one.version.warm_up(is_new=False)
+            until_s, taken = perf_counter() + limit_s, list[list[float]]()
+            while len(taken) < LEAST_ROUNDS or (len(taken) < MOST_ROUNDS and perf_counter() < until_s):
+                taken.append(take_round([one.sample for one in running], rng))
+            for one, *seconds in zip(running, *taken, strict=True):
                 one.blocks.append(seconds)
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.comparing.judging import ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, is_slower, share_places, unranked_reason
+from benchax.comparing.sequential import Stage
 from benchax.environment import capture
 from benchax.measuring import paired
 from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFacts
@@ -126,6 +128,10 @@ def _compare(labels: Sequence[str], each_s: Sequence[float]) -> str:
     return f"{slow} takes {number(slow_s / fast_s)} times as long as {fast} ({seconds(slow_s)} and {seconds(fast_s)})"
 
 
+PATIENCE = 3
+"""Times as long as in the first processes do the rounds of later ones take."""
+
+
 @dataclass(frozen=True)
 class PairedRun:
     """Versions of one case. The first is the baseline of the others."""
@@ -188,14 +194,14 @@ class PairedSamples:
     def take(
         self,
         pool: Pool,
-        process: int,
-        blocks: int,
+        stage: Stage[Any],
         say: Callable[[str], None],
-        patience: int,
-        skips_equal: bool = True,
     ) -> None:
-        """One process more. A side that fails is left out from then on, and the others run without it."""
-        paired_run = self.paired_run
+        """One process more for `stage`. A side that fails is left out from then on, and the others run without it."""
+        paired_run, effort = self.paired_run, stage.effort
+        # A run that needs more processes takes its time: starting and building take longer than rounds.
+        patience = 1 if stage.groups < effort.looks[0] else PATIENCE
+        skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(paired_run.sides[i] for i in sides)
             # Don't use the seed of the data: each process needs another order.
@@ -205,7 +211,14 @@ class PairedSamples:
             answer = pool.call(
                 take_blocks,
                 PairedRequest(
-                    chosen, blocks, paired_run.options.seed, order, patience, skips_equal, not self.groups, programs
+                    chosen,
+                    effort.blocks,
+                    paired_run.options.seed,
+                    order,
+                    patience,
+                    skips_equal,
+                    not self.groups,
+                    programs,
                 ),
                 limits_of(paired_run.options),
                 name=f"the comparison of {paired_run.case.label!r}",
@@ -216,7 +229,7 @@ class PairedSamples:
             elif answer.failure is not None:
                 self.failures[sides[answer.failed_side]] = answer.failure
             else:
-                self.add(process, sides, answer)
+                self.add(sides, answer)
                 return
 
     def start_again(self) -> PairedSamples:
@@ -233,8 +246,8 @@ class PairedSamples:
         label = stage.partition(" of ")[2]
         return next((i for i in self.running if self.paired_run.versions[i].label == label), 0)
 
-    def add(self, process: int, sides: Sequence[int], answer: PairedAnswer) -> None:
-        self.groups.append(Group(process, sides, answer))
+    def add(self, sides: Sequence[int], answer: PairedAnswer) -> None:
+        self.groups.append(Group(len(self.groups), sides, answer))
         if self.environment is None:
             self.environment = replace(self.here(), **answer.environment)
             self.notes = remarks(answer, [self.paired_run.versions[i].label for i in sides])

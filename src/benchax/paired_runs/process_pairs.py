@@ -20,16 +20,17 @@ from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import numpy as np
 
 from benchax.checkouts.launch import Launch, Selection
-from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest
+from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.environment import affinity
 from benchax.errors import UsageError
 from benchax.json_values import Json
 from benchax.machine import noise
-from benchax.measuring.paired import WAKING_NS, PairedAnswer, SideFacts, take_rounds
+from benchax.measuring.paired import WAKING_NS, PairedAnswer, SideFacts, take_round
 from benchax.model import Comparison, Environment, Remark
 from benchax.numerics import compare
 from benchax.options import DEFAULTS
@@ -160,11 +161,8 @@ class ProcessPairSamples(PairedSamples):
     def take(
         self,
         pool: ProcessPair,
-        process: int,
-        blocks: int,
+        stage: Stage[Any],
         say: Callable[[str], None],
-        patience: int,
-        skips_equal: bool = True,
     ) -> None:
         """One pair more, of one block whatever the effort is."""
         for i, listing in enumerate(pool.listings):
@@ -172,12 +170,12 @@ class ProcessPairSamples(PairedSamples):
                 self.failures[i] = listing.why_missing(pool.partners[i].label)
                 return
         try:
-            self._take_turns(pool, process, say)
+            self._take_turns(pool, say)
         except Lost as lost:
             self.failures[self.side_in(lost.failure.stage)] = lost.failure
             pool.renew()
 
-    def _take_turns(self, pair: ProcessPair, process: int, say: Callable[[str], None]) -> None:
+    def _take_turns(self, pair: ProcessPair, say: Callable[[str], None]) -> None:
         (_, limit_s), ready = pair.listings[0].cases[self.paired_run.case], dict[int, WarmCase]()
         for i in pair.rng.sample((0, 1), 2):
             one, (number, _) = pair.partners[i], pair.listings[i].cases[self.paired_run.case]
@@ -194,7 +192,7 @@ class ProcessPairSamples(PairedSamples):
         environments = [listing.environment for listing in pair.listings if listing.environment]
         environment = Json(dataclasses.asdict(common(*environments)))
         answer = PairedAnswer(facts, iterations, ns, signature=ready[0].signature, noise=seen, environment=environment)
-        self.add(process, (0, 1), answer)
+        self.add((0, 1), answer)
         if why:
             self.notes = (Remark("outputs-not-compared", "warning", why), *self.notes)
 
@@ -211,8 +209,8 @@ def _take_samples(
 
     unused = UNUSED_ROUNDS if call_ns <= ROUNDS[1][0] else 0
     rounds = unused + next(rounds for limit_ns, rounds in ROUNDS if call_ns <= limit_ns)
-    taken = take_rounds([partial(sample, i) for i in (0, 1)], pair.rng, lambda taken: taken < rounds)
-    return np.array([side[unused:] for side in taken], np.int64).T[None]
+    taken = [take_round([partial(sample, i) for i in (0, 1)], pair.rng) for _ in range(rounds)]
+    return np.array([taken[unused:]], np.int64)
 
 
 def _compare_outputs(pair: ProcessPair, candidate: SideFacts, limit_s: float | None) -> str:

@@ -10,24 +10,20 @@ import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-from benchax.comparing.sequential import Effort, SequentialTest, Stage
+from benchax.comparing.sequential import Effort, SequentialTest
 from benchax.environment import capture
 from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.reporting.comparisons import interval, verdict_with_reason
 from benchax.workers.pool import Pool
-
-PATIENCE = 3
-"""Times as long as in the first processes do the rounds of later ones take."""
-
 
 PRELOAD = ("benchax.paired_runs.paired_run", "scipy.linalg")
 """JAX imports the latter when it first lowers an exported program: 180 ms in each process."""
@@ -141,18 +137,10 @@ def take_groups(
                 # Many cases in one process can exceed the limit, but a process that has started takes at least one.
                 if i and time_gone() >= 1:
                     break
-                _take_group(stage, workers, partial(_report_stage, report, event))
-
-
-def _report_stage(report: Listener, event: ProgressEvent, case: str, doing: str) -> None:
-    report(replace(event, doing=f"{case} · {doing}"))
-
-
-def _take_group(stage: Stage[PairedSamples], workers: Any, say: Callable[[str, str], None]) -> None:
-    """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
-    effort = stage.effort
-    patience = 1 if stage.groups < effort.looks[0] else PATIENCE
-    skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
-    tell = partial(say, stage.samples.paired_run.case.label)
-    stage.samples.take(workers, stage.groups, effort.blocks, tell, patience, skips_equal)
-    stage.groups += 1
+                label = stage.samples.paired_run.case.label
+                stage.samples.take(
+                    workers,
+                    stage,
+                    lambda doing, event=event, label=label: report(replace(event, doing=f"{label} · {doing}")),
+                )
+                stage.groups += 1
