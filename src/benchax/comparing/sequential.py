@@ -147,8 +147,6 @@ class SequentialTest(Generic[S]):
         self.second: Stage[S] | None = None
         """The measurement that confirms a change."""
         self.has_ended = False
-        self.is_out_of_time = False
-        """Did the second stage end before its first look, for want of time?"""
         self._has_been_halved = False
         self._confirming = second or confirming(effort)
         self._metrics = effort.metrics if effort.confirms is None else effort.confirms
@@ -162,24 +160,16 @@ class SequentialTest(Generic[S]):
         if self.has_ended:  # remembered: with many cases the same analyses again would take seconds
             return None
         is_over = time_gone >= 1
-        if self.second is not None:
-            self.has_ended = self.second.is_done(is_over)
-        elif self.first.is_done(is_over) or (time_gone >= SHARE_OF_FIRST and self._look_at_half()):
-            self.second = Stage(self.first.samples.start_again(), self._confirming) if self._has_change() else None
-            self.has_ended = self.second is None or is_over
-        second = self.second
-        if is_over and second is not None:
-            self.is_out_of_time = second.groups < second.effort.looks[0] and not second.is_done(False)
+        self.has_ended = (self.second or self.first).is_done(is_over)
+        # At half of the time a change is confirmed in what is left. Asked once: each look may err.
+        is_half = time_gone >= SHARE_OF_FIRST and not self._has_been_halved
+        if self.second is None and (self.has_ended or is_half):
+            self._has_been_halved = True
+            found, rivals = self.first.analyze()
+            if any(map(self._is_change, (*found, *rivals))):
+                self.second = Stage(self.first.samples.start_again(), self._confirming)
+                self.has_ended = is_over
         return None if self.has_ended else self.second or self.first
-
-    def _look_at_half(self) -> bool:
-        """Is there a change to be confirmed in what is left of the time? Asked once: each look may err."""
-        is_first, self._has_been_halved = not self._has_been_halved, True
-        return is_first and self._has_change()
-
-    def _has_change(self) -> bool:
-        found, rivals = self.first.analyze()
-        return any(map(self._is_change, (*found, *rivals)))
 
     @property
     def most_groups_left(self) -> int:
@@ -192,14 +182,14 @@ class SequentialTest(Generic[S]):
 
     def comparisons(self) -> list[Comparison]:
         """Only changes that the second stage shows too keep their names."""
-        found = self.first.samples.comparisons(self.first.effort.alpha)
+        found, stage = self.first.samples.comparisons(self.first.effort.alpha), self.second
         if not self.first.groups:
             found = [replace(c, why=NO_TIME) if _is_timed(c) else c for c in found]
-        elif self.is_out_of_time:
+        elif stage is not None and self.has_ended and stage.groups < stage.effort.looks[0] and not stage.is_done(False):
             no_time = "; no time was left to measure it again (--max-time)"
             found = [withdraw(c, no_time) if self._is_change(c) else c for c in found]
-        elif self.second is not None:
-            listed = self.second.samples.comparisons(self.second.effort.alpha)
+        elif stage is not None:
+            listed = stage.samples.comparisons(stage.effort.alpha)
             second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
             found = [
                 # If a side failed there, only its run has the reason.
