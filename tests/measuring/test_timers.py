@@ -361,20 +361,21 @@ def test_pipelined_refuses_outputs_that_cannot_be_queued(subject, monkeypatch):
     ],
 )
 def test_timers_are_chosen_by_the_length_of_a_call_and_others_say_why_not(text, platform, call_s, names):
-    every = timers.choose(text, 1e-6, platform=platform).names
+    every, _ = timers.choose(text, 1e-6, platform=platform)
 
-    choice = timers.choose(text, call_s, platform=platform)
+    chosen, left_out = timers.choose(text, call_s, platform=platform)
 
-    assert choice.names == names
-    assert {*names, *(name for name, why in choice.left_out if why)} == {*every}
+    assert chosen == names
+    assert {*names, *(each.what.removeprefix("samples.") for each in left_out if each.why)} == {*every}
 
 
 def test_timers_that_are_left_out_for_a_long_call_name_call_and_limit():
-    left_out = dict(timers.choose("auto", 0.027, calls=5, platform="cpu").left_out)
+    _, left_out = timers.choose("auto", 0.027, calls=5, platform="cpu")
 
     why = "a call takes 27.0 ms (the least of 5), above 10.0 ms, where dispatch is below 1 % of it"
-    assert left_out == dict.fromkeys(
-        ("in_graph", "pipelined", "loop"), f"{why}; --timer in_graph,pipelined,loop measures it"
+    assert {each.what: each.why for each in left_out} == dict.fromkeys(
+        ("samples.in_graph", "samples.pipelined", "samples.loop"),
+        f"{why}; --timer in_graph,pipelined,loop measures it",
     )
 
 

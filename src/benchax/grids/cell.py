@@ -183,14 +183,14 @@ class TrialSampler:
             subject, call, again_s = self._call(record, subject)
             calls = replace(calls, least_s=min(calls.least_s or again_s, again_s), timed=2)
             calls = call_again(subject.ready, calls, timers.AUTO_LIMIT_S)
-        choice = timers.choose(timer, calls.least_s, calls.timed)
-        record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
+        names, left_out = timers.choose(timer, calls.least_s, calls.timed)
+        record.absent += left_out
         for i, seed in enumerate(self.request.seeds):
             if i:
                 record.enter("inputs")
                 inputs = make_inputs(self.case(seed), seed)
                 subject, call, _ = self._call(record, replace(subject, inputs=inputs))
-            for name in choice.names:
+            for name in names:
                 record.samples += [call] if call and name == "wall" else self._read(record, subject, name)
             record.enter("outputs")
             self._keep(subject.returned)

@@ -121,9 +121,9 @@ class TimerSampler:
         auto = self.options.timer == "auto" and exactly is None
         warmup = call_again(subject.ready, record.warmup, timers.AUTO_LIMIT_S) if auto else record.warmup
         options, why_alone = self._share_time(record, warmup.least_s)
-        choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
-        record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
-        for name in choice.names:
+        names, left_out = timers.choose(options.timer, warmup.least_s, warmup.timed)
+        record.absent += left_out
+        for name in names:
             if why := timers.why_not_needed(name, options.timer, record.samples):
                 record.absent.append(Absent(f"samples.{name}", why, is_by_choice=True))
                 continue

@@ -16,7 +16,7 @@ import jax
 
 from benchax.errors import UsageError, one_of
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.model import Samples
+from benchax.model import Absent, Samples
 from benchax.units import seconds
 
 
@@ -66,16 +66,11 @@ def parse(text: str) -> tuple[str, ...]:
     return names
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The timers for a function; the first is the headline. `left_out`: the others of "auto", and why."""
-
-    names: tuple[str, ...]
-    left_out: tuple[tuple[str, str], ...] = ()
-
-
-def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None) -> Choice:
-    """Chooses the timers for a function whose warm call takes `call_s`.
+def choose(
+    text: str, call_s: float, calls: int = 0, platform: str | None = None
+) -> tuple[tuple[str, ...], list[Absent]]:
+    """Returns the timers for a function whose warm call takes `call_s`, the headline first; and why "auto" leaves out
+    others.
 
     Args:
         call_s: the least of several calls: one preempted call must not decide.
@@ -83,17 +78,17 @@ def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None
         platform: default: JAX's own. On CPU, `device` is only used on request.
     """
     if names := parse(text):
-        return Choice(names)
+        return names, []
     is_cpu = (platform or jax.default_backend()) == "cpu"
     of = f" (the least of {calls})" if calls > 1 else ""
     short = ("in_graph", "wall", "pipelined", "loop") if is_cpu else ("device", "wall", "pipelined", "loop")
     if call_s < (AUTO_LIMIT_S if is_cpu else DEVICE_LIMIT_S):
-        return Choice(short)
+        return short, []
     kept = ("wall",) if call_s >= AUTO_LIMIT_S else ("wall", "device", "pipelined")
     limit_s, share = (AUTO_LIMIT_S, "below 1 %") if kept == ("wall",) else (DEVICE_LIMIT_S, "a small part")
     left = [name for name in short if name not in kept]
     why = f"a call takes {seconds(call_s)}{of}, above {seconds(limit_s)}, where dispatch is {share} of it"
-    return Choice(kept, tuple((name, f"{why}; --timer {','.join(left)} measures it") for name in left))
+    return kept, [Absent(f"samples.{name}", f"{why}; --timer {','.join(left)} measures it") for name in left]
 
 
 def names_for_others(text: str, taken: Sequence[Samples]) -> tuple[str, ...]:
