@@ -157,27 +157,20 @@ def build_library(folder: Path | None = None) -> Path:
     if not library.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _compile(compiler, library)
-        except OSError as error:
-            raise NotAvailable(f"the clock cannot be built in {folder}: {error}") from None
-    return library
-
-
-def _compile(compiler: str, library: Path) -> None:
-    """Under a name of its own first: another process may be doing the same."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as work:
-        made = Path(work, library.name)
-        command = [*shlex.split(compiler), "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+            # Under a name of its own first: another process may be doing the same.
+            with tempfile.TemporaryDirectory(dir=folder) as work:
+                made = Path(work, library.name)
+                command = [*shlex.split(compiler), "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
+                subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+                made.replace(library)
         except FileNotFoundError:
             raise NotAvailable(f"there is no C compiler {compiler!r}") from None
-        except subprocess.TimeoutExpired:
-            raise NotAvailable(f"{compiler!r} did not finish within a minute") from None
         except subprocess.CalledProcessError as error:
             first_line = (error.stderr.strip().splitlines() or [""])[0]
             raise NotAvailable(f"{compiler!r} cannot compile {SOURCE.name}: {first_line}") from None
-        made.replace(library)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NotAvailable(f"the clock cannot be built in {folder}: {error}") from None
+    return library
 
 
 # ---- calls of the handlers -------------------------------------------------------------------------------------------
@@ -363,85 +356,58 @@ DEADLINE_EXCEEDED = 4
 METADATA = 1
 
 
-class ApiVersion(Structure):
-    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int))
+def _struct(name: str, **fields: Any) -> Any:
+    return type(name, (Structure,), {"_fields_": tuple(fields.items())})
 
 
-class Metadata(Structure):
-    _fields_ = (("size", c_size_t), ("api_version", ApiVersion))
-
-
-class MetadataExtension(Structure):
-    _fields_ = (("size", c_size_t), ("type", c_int), ("next", c_void_p), ("metadata", POINTER(Metadata)))
-
-
-class ErrorArguments(Structure):
-    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int))
-
-
+ApiVersion = _struct("ApiVersion", size=c_size_t, extension=c_void_p, major=c_int, minor=c_int)
+Metadata = _struct("Metadata", size=c_size_t, api_version=ApiVersion)
+MetadataExtension = _struct("MetadataExtension", size=c_size_t, type=c_int, next=c_void_p, metadata=POINTER(Metadata))
+ErrorArguments = _struct("ErrorArguments", size=c_size_t, extension=c_void_p, message=c_char_p, code=c_int)
 # PYFUNCTYPE keeps the interpreter's lock: the call is short, and we are in the middle of a handler that has it.
 ErrorCreate = ctypes.PYFUNCTYPE(c_void_p, POINTER(ErrorArguments))
+Api = _struct(
+    "Api", size=c_size_t, extension=c_void_p, api_version=ApiVersion, internal=c_void_p, error_create=ErrorCreate
+)
+FfiBuffer = _struct("FfiBuffer", size=c_size_t, extension=c_void_p, dtype=c_int, data=c_void_p)
+FfiBuffers = _struct(
+    "FfiBuffers",
+    struct_size=c_size_t,
+    extension=c_void_p,
+    size=c_int64,
+    types=c_void_p,
+    buffers=POINTER(POINTER(FfiBuffer)),
+)
+Scalar = _struct("Scalar", dtype=c_int, value=POINTER(c_int64))
+Attributes = _struct(
+    "Attributes",
+    struct_size=c_size_t,
+    extension=c_void_p,
+    size=c_int64,
+    types=c_void_p,
+    names=c_void_p,
+    values=POINTER(POINTER(Scalar)),
+)
+CallFrame = _struct(
+    "CallFrame",
+    size=c_size_t,
+    extension=POINTER(MetadataExtension),
+    api=POINTER(Api),
+    context=c_void_p,
+    stage=c_int,
+    operands=FfiBuffers,
+    results=FfiBuffers,
+    attributes=Attributes,
+)
 
-
-class Api(Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("extension", c_void_p),
-        ("api_version", ApiVersion),
-        ("internal", c_void_p),
-        ("error_create", ErrorCreate),
-    )
-
-
-class FfiBuffer(Structure):
-    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("dtype", c_int), ("data", c_void_p))
-
-
-class FfiBuffers(Structure):
-    _fields_ = (
-        ("struct_size", c_size_t),
-        ("extension", c_void_p),
-        ("size", c_int64),
-        ("types", c_void_p),
-        ("buffers", POINTER(POINTER(FfiBuffer))),
-    )
-
-
-class Scalar(Structure):
-    _fields_ = (("dtype", c_int), ("value", POINTER(c_int64)))
-
-
-class Attributes(Structure):
-    _fields_ = (
-        ("struct_size", c_size_t),
-        ("extension", c_void_p),
-        ("size", c_int64),
-        ("types", c_void_p),
-        ("names", c_void_p),
-        ("values", POINTER(POINTER(Scalar))),
-    )
-
-
-class CallFrame(Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("extension", POINTER(MetadataExtension)),
-        ("api", POINTER(Api)),
-        ("context", c_void_p),
-        ("stage", c_int),
-        ("operands", FfiBuffers),
-        ("results", FfiBuffers),
-        ("attributes", Attributes),
-    )
-
-
-Handler = Callable[[CallFrame], int | None]
+Handler = Callable[[Any], int | None]
+"""Takes a `CallFrame`."""
 # CFUNCTYPE takes the interpreter's lock for the call: XLA calls from its own threads, and JAX releases the lock while a
 # program runs.
 _C_HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(CallFrame))
 
 
-def _words(buffers: FfiBuffers, i: int) -> Any:
+def _words(buffers: Any, i: int) -> Any:
     return ctypes.cast(buffers.buffers[i].contents.data, POINTER(c_uint32))
 
 
@@ -453,7 +419,7 @@ def _split_words(ns: int, words: Any) -> None:
     words[0], words[1] = ns & 0xFFFFFFFF, ns >> 32
 
 
-def _stamp(frame: CallFrame) -> None:
+def _stamp(frame: Any) -> None:
     results = frame.results
     words = _words(results, results.size - 1)
     # Read the clock as late as possible: any call after it would count in the next interval.
@@ -461,14 +427,14 @@ def _stamp(frame: CallFrame) -> None:
     words[0], words[1] = ns & 0xFFFFFFFF, ns >> 32
 
 
-def _arm(frame: CallFrame) -> None:
+def _arm(frame: Any) -> None:
     seconds = ctypes.cast(frame.operands.buffers[0].contents.data, POINTER(c_float))[0]
     now, latest = perf_counter_ns(), _join(_words(frame.operands, 1))
     is_earlier = seconds < max(0, latest - now) * 1e-9
     _split_words(now + max(0, int(seconds * 1e9)) if is_earlier else latest, _words(frame.results, 0))
 
 
-def _tick(frame: CallFrame) -> int | None:
+def _tick(frame: Any) -> int | None:
     state, found = _words(frame.operands, 1), _words(frame.results, 0)
     now, last, strip = perf_counter_ns(), _join(state), state[2]
     is_expired = now >= _join(_words(frame.operands, 0))
@@ -494,18 +460,10 @@ def next_strip(strip: int, elapsed_ns: int) -> int:
     return max(1, min(strip, 1 << 28))
 
 
-def _spin(frame: CallFrame) -> None:
+def _spin(frame: Any) -> None:
     until = perf_counter_ns() + frame.attributes.values[0].contents.value[0]
     while perf_counter_ns() < until:
         pass
-
-
-def _answers_metadata(frame: CallFrame, minor: int) -> bool:
-    if not frame.extension or frame.extension.contents.type != METADATA:
-        return False
-    version = frame.extension.contents.metadata.contents.api_version
-    version.major, version.minor = 0, minor
-    return True
 
 
 _kept: dict[str, Any] = {}
@@ -516,7 +474,11 @@ def _interpreted_handlers(minor: int) -> Handlers:
     def make(work: Handler) -> Any:
         def call(frame: Any) -> int | None:
             frame = frame.contents
-            return None if _answers_metadata(frame, minor) else work(frame)
+            if not frame.extension or frame.extension.contents.type != METADATA:
+                return work(frame)
+            version = frame.extension.contents.metadata.contents.api_version
+            version.major, version.minor = 0, minor
+            return None
 
         return _C_HANDLER(call)
 
