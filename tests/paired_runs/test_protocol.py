@@ -157,5 +157,4 @@ def test_the_real_effect_is_that_of_all_trials_together() -> None:
     effect = ErrorRates(tuple(trials)).effect("sum", 0.05)
 
     assert effect is not None
-    assert (effect.pairs, effect.blocks) == (40, 2)
-    assert effect.ratio == pytest.approx(1.055, abs=0.002)
+    assert effect.ratio == pytest.approx(1.055, abs=0.0004)  # of one trial: 1.054 or 1.056

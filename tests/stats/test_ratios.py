@@ -100,7 +100,7 @@ def test_unchanged_code_is_hardly_ever_called_slower_and_the_interval_holds_the_
     ],
 )
 def test_the_words(low: float | None, middle: float, high: float | None, word: str) -> None:
-    assert verdict(Ratio(middle, low, high, 100, 6, 1.0, 0.01)) == word
+    assert verdict(Ratio(middle, low, high, 1.0, 0.01)) == word
 
 
 @pytest.mark.parametrize(("effect", "grade"), [(0.01, "A"), (0.015, "B"), (0.05, "C"), (0.07, "D"), (0.3, "F")])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchax.errors import UsageError
+from benchax.grouping import group_by
 from benchax.model import Comparison, Measurement
 from benchax.stats.summary import LEVEL, Summary
 from benchax.units import number, percent, seconds
@@ -192,11 +193,11 @@ def of_comparison(build_s: float, c: Comparison, *, is_eager_baseline: bool = Tr
 
 def _saved_by_process(c: Comparison) -> list[float]:
     """By how many seconds a call of the candidate is shorter in each process, by the median of its pairs."""
-    groups: dict[int, list[float]] = {}
-    for block in c.blocks:
-        pairs = zip(block.baseline_s, block.candidate_s, strict=True)
-        groups.setdefault(block.process, []).extend(a - b for a, b in pairs)
-    return [median(group) for group in groups.values()]
+    processes = group_by(c.blocks, lambda block: block.process).values()
+    return [
+        median(a - b for block in blocks for a, b in zip(block.baseline_s, block.candidate_s, strict=True))
+        for blocks in processes
+    ]
 
 
 def _wall(row: Measurement) -> Summary:

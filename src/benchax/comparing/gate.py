@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -144,10 +144,10 @@ def _covers(comparison: Comparison, limit: Limit) -> bool:
 def describe_alarm(comparison: Comparison, limit: Limit) -> str:
     """run +12 % (limit 5 %)"""
     before, after = comparison.baseline_value or 0.0, comparison.candidate_value or 0.0
+    grown = f"{amount(before, comparison.metric)} to {amount(after, comparison.metric)}"
     if comparison.method != "counted" and comparison.ratio:
-        return f"{comparison.metric} +{percent(comparison.ratio - 1)} (limit {limit_text(limit, comparison.metric)})"
-    sizes = f"{amount(before, comparison.metric)} to {amount(after, comparison.metric)}"
-    return f"{comparison.metric} {sizes} (limit {limit_text(limit, comparison.metric)})"
+        grown = f"+{percent(comparison.ratio - 1)}"
+    return f"{comparison.metric} {grown} (limit {limit_text(limit, comparison.metric)})"
 
 
 def amount(value: float, metric: Metric) -> str:
@@ -181,6 +181,12 @@ def parse(text: str) -> dict[Metric, Limit]:
 
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 _SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
+_AMOUNTS: dict[str, tuple[Callable[[str], float], str]] = {
+    "s": (parse_seconds, "5%, 20us or 5%+20us"),
+    "B": (parse_size, "5%, 64KiB, 5%+64KiB, or 0 for any"),
+    "FLOP": (float, "5% or 1000"),
+}
+"""By unit: what reads an amount, and examples of limits."""
 
 
 def limit_of(text: object, metric: Metric) -> Limit:
@@ -189,31 +195,21 @@ def limit_of(text: object, metric: Metric) -> Limit:
     Raises:
         UsageError: anything else.
     """
-    example = {"s": "5%, 20us or 5%+20us", "B": "5%, 64KiB, 5%+64KiB, or 0 for any", "FLOP": "5% or 1000"}[
-        METRICS[metric]
-    ]
-    wrong = UsageError(f"invalid limit {text!r} for {metric}", example)
+    read, example = _AMOUNTS[METRICS[metric]]
     found: dict[str, float] = {}
     for part in map(str.strip, str(text).split("+")):
-        share = _SHARE.fullmatch(part)
-        kind = "relative" if share else "absolute"
-        if kind in found:
-            raise wrong
         if _NUMBER.fullmatch(part) and METRICS[metric] == "s" and float(part):
             raise UsageError(f"the limit {text!r} for {metric} has no unit", example, f"{part}% or {part}ms")
-        found[kind] = float(share[1]) / 100 if share else _absolute(part, metric, wrong)
+        share = _SHARE.fullmatch(part)
+        kind = "relative" if share else "absolute"
+        try:
+            value = float(share[1]) / 100 if share else read(part)
+        except (UsageError, ValueError):
+            value = math.nan
+        if kind in found or part.startswith("-") or not 0 <= value < math.inf:
+            raise UsageError(f"invalid limit {text!r} for {metric}", example)
+        found[kind] = value
     return Limit(**found)
-
-
-def _absolute(text: str, metric: Metric, wrong: UsageError) -> float:
-    readers: dict[str, Any] = {"s": parse_seconds, "B": parse_size, "FLOP": float}
-    try:
-        value = readers[METRICS[metric]](text)
-    except (UsageError, ValueError):
-        raise wrong from None
-    if not 0 <= value < math.inf or text.startswith("-"):
-        raise wrong
-    return value
 
 
 def _metric(name: str) -> Metric:

@@ -335,11 +335,10 @@ def warm_up(
 
 def warm_up_exactly(ready: Callable[[], Callable[[], Any]], exactly: ExactCalls, first_s: float) -> Warmup:
     """Makes exactly the requested calls, whatever their times. The first run, which took `first_s`, is one of them."""
-    if exactly.warmup == 0:
-        taken = (first_s,) if exactly.per_sample == 1 else ()
-        return Warmup(0, True, 0, first_s, least_s=first_s, timed=1, long_calls_s=taken)
     times_s = [first_s, *(_one(ready(), perf_counter_ns) / 1e9 for _ in range(exactly.warmup - 1))]
-    return Warmup(exactly.warmup, True, 0, times_s[-1], least_s=min(times_s), timed=len(times_s))
+    # If nothing is to be warmed up, the first run is a sample.
+    taken = (first_s,) if exactly.warmup == 0 and exactly.per_sample == 1 else ()
+    return Warmup(exactly.warmup, True, 0, times_s[-1], least_s=min(times_s), timed=len(times_s), long_calls_s=taken)
 
 
 def call_again(

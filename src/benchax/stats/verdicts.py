@@ -36,8 +36,6 @@ class Ratio:
     low: float | None
     """The interval's ends; None if there are too few pairs."""
     high: float | None
-    pairs: int
-    blocks: int
     design_effect: float
     """By how much differences between blocks reduce the number of pairs that count; 1 is not at all."""
     smallest_effect: float
@@ -64,24 +62,24 @@ def ratio_of(blocks: Sequence[Sequence[float]], alpha: float) -> Ratio:
     ordered = sorted(chain.from_iterable(blocks))
     n, effect = len(ordered), design_effect(blocks)
     if n / effect < 2 * len(blocks) and len(blocks) > 1:
-        return _of_blocks(blocks, n, effect, alpha)
+        return _of_blocks(blocks, effect, alpha)
     share = student_quantile(1 - alpha / 2, len(blocks) + 3) * 0.5 * math.sqrt(effect / n) + 0.5 / n
     low = high = None
     if share < 0.5:
         low = math.exp(ordered[math.floor((0.5 - share) * n)])
         high = math.exp(ordered[math.ceil((0.5 + share) * n) - 1])
     seen = MEDIAN_EFFICIENCY * normal_deviation(ordered) * math.sqrt(effect / n) * POWER
-    return Ratio(math.exp(median(ordered)), low, high, n, len(blocks), effect, seen)
+    return Ratio(math.exp(median(ordered)), low, high, effect, seen)
 
 
-def _of_blocks(blocks: Sequence[Sequence[float]], n: int, effect: float, alpha: float) -> Ratio:
+def _of_blocks(blocks: Sequence[Sequence[float]], effect: float, alpha: float) -> Ratio:
     medians = [median(block) for block in blocks]
     error = stdev(medians) / math.sqrt(len(medians))
     half = student_quantile(1 - alpha / 2, len(medians) - 1) * error
     middle = fmean(medians)
     # Identical readings indicate a coarse clock, not certainty.
     ends = (math.exp(middle - half), math.exp(middle + half)) if error else (None, None)
-    return Ratio(math.exp(middle), *ends, n, len(blocks), effect, error * POWER or math.inf)
+    return Ratio(math.exp(middle), *ends, effect, error * POWER or math.inf)
 
 
 def design_effect(blocks: Sequence[Sequence[float]]) -> float:
