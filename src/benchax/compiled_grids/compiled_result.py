@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -25,6 +26,7 @@ from benchax.environment import host
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.machine import noise
 from benchax.measuring.inputs import signature
+from benchax.measuring.paired import take_round
 from benchax.measuring.remarks import describe_busy
 from benchax.model import Remark
 from benchax.reporting import html, terminal
@@ -430,12 +432,12 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
     begun = perf_counter()
 
     def run_compiled() -> dict[str, CompiledGridResult]:
-        return {label: h(x) for label, x in data.items()}
+        return jax.block_until_ready({label: h(x) for label, x in data.items()})
 
     def run_python() -> dict[tuple[str, str], float]:
         return {key: _call(f, args, h.repeats) for key, (f, args) in calls.items()}
 
-    first_compiled_s, results = _time_round(run_compiled)
+    results, first_compiled_s = noise.timed(run_compiled)
     left_out = {
         (name, label): r.why_not_measured(k) or r.status_names[k]
         for label, r in results.items()
@@ -450,15 +452,11 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
     }
     if not calls:
         raise NotMeasured("no function ends within its limit: " + "; ".join(left_out.values()))
-    first_python_s, _ = _time_round(run_python)
-    python, compiled = list[tuple[float, Any]](), list[tuple[float, Any]]()
-    turns = [(compiled, run_compiled), (python, run_python)]
-    for k in range(rounds):
-        # In alternating order, because the second of a round inherits the caches and threads of the first.
-        for taken, run in turns[::-1] if k % 2 else turns:
-            taken.append(_time_round(run))
+    _, first_python_s = noise.timed(run_python)
+    rng, ways = random.Random(0), [partial(noise.timed, run) for run in (run_compiled, run_python)]
+    compiled, python = zip(*(take_round(ways, rng) for _ in range(rounds)), strict=True)
 
-    runs = [sum(int(np.sum(np.asarray(r.count) * np.asarray(r.runs))) for r in found.values()) for _, found in compiled]
+    runs = [sum(int(np.sum(np.asarray(r.count) * np.asarray(r.runs))) for r in found.values()) for found, _ in compiled]
     return LoopComparison(
         _way(PYTHON, first_python_s, python, len(calls) * h.repeats, calls, lambda found, key: found[key]),
         _way(
@@ -475,12 +473,6 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
     )
 
 
-def _time_round(run: Callable[[], Any]) -> tuple[float, Any]:
-    begun = perf_counter()
-    found = jax.block_until_ready(run())
-    return perf_counter() - begun, found
-
-
 def _call(f: Any, args: tuple[Any, ...], repeats: int) -> float:
     """Median seconds of a call and the wait for it, each timed."""
     times = []
@@ -494,12 +486,12 @@ def _call(f: Any, args: tuple[Any, ...], repeats: int) -> float:
 def _way(
     name: str,
     first_s: float,
-    rounds: Sequence[tuple[float, Any]],
+    rounds: Sequence[tuple[Any, float]],
     runs: int,
     keys: Iterable[tuple[str, str]],
     read: Callable[[Any, tuple[str, str]], float | None],
 ) -> Way:
-    readings = {key: [read(found, key) for _, found in rounds] for key in keys}
+    readings = {key: [read(found, key) for found, _ in rounds] for key in keys}
     known = {key: [value for value in values if value is not None] for key, values in readings.items()}
     medians = {key: median(values) if values else None for key, values in known.items()}
-    return Way(name, first_s, tuple(took_s for took_s, _ in rounds), runs, medians)
+    return Way(name, first_s, tuple(took_s for _, took_s in rounds), runs, medians)
