@@ -272,13 +272,10 @@ def _failing_expression(error: BaseException) -> tuple[str, ast.expr, FrameType]
 
 
 def _text_of(at: traceback.FrameSummary) -> str:
-    if at.lineno is None or at.end_lineno is None or at.colno is None or at.end_colno is None:
-        return ""
-    # Columns are counted in bytes.
-    lines = [linecache.getline(at.filename, n).encode() for n in range(at.lineno, at.end_lineno + 1)]
-    lines[-1] = lines[-1][: at.end_colno]
-    lines[0] = lines[0][at.colno :]
-    return b"".join(lines).decode(errors="replace")
+    source = "".join(linecache.getlines(at.filename))
+    place: Any = {"lineno": at.lineno, "end_lineno": at.end_lineno, "col_offset": at.colno}
+    node = ast.Pass(**place, end_col_offset=at.end_colno)
+    return (ast.get_source_segment(source, node) or "") if source else ""
 
 
 def _size_name(node: ast.expr | None, frame: FrameType | None) -> str:

@@ -366,19 +366,15 @@ def _export(record: Record, subject: Subject, case: Case, options: Options) -> N
         record.program = stored or replace(exported(subject), source=record.source)
 
 
-def _artifacts(record: Record, prepared: Prepared) -> None:
+def _artifacts(record: Record, built: Prepared) -> None:
     """Reads the compiler's plan and cost."""
     record.enter("artifacts")
-    built = prepared.built
     record.absent += built.absent
     if built.compiled is None:
-        why = next(
-            (a.why for a in built.absent if a.what == "stages.compile_s"), "its compiled program cannot be reached"
-        )
+        whys = (a.why for a in built.absent if a.what == "stages.compile_s")
+        why = next(whys, "its compiled program cannot be reached")
         record.absent += [Absent("memory.plan", why), Absent("cost", why)]
         return
-    captured = None
-    if built.traced is not None:
-        captured = sum(getattr(c, "nbytes", 0) for c in built.traced.jaxpr.consts)
-    record.memory = memory_plan(built.compiled, captured_bytes=captured, hlo_text=prepared.hlo)
-    record.cost = cost(built.compiled, prepared.hlo)
+    captured = sum(getattr(c, "nbytes", 0) for c in built.traced.jaxpr.consts) if built.traced else None
+    record.memory = memory_plan(built.compiled, captured_bytes=captured, hlo_text=built.hlo)
+    record.cost = cost(built.compiled, built.hlo)

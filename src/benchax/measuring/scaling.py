@@ -161,19 +161,18 @@ def _curve(
         report(f"{kind}: {plural(count, 'device')}")
         work = count / counts[0] if kind == "weak" else 1.0
         placed = _placed(case, axis, rest, count, round(work))
-        point = ScalingPoint(count, str(placed.mesh))
+        points[count] = ScalingPoint(count, str(placed.mesh))
         try:
-            one = _start(placed, point, work, seed)
+            one = _start(placed, points[count], work, seed)
             if kind == "strong" and running:
                 first = running[0]
                 agreement = compare(one.version.subject.outputs, first.version.subject.outputs, against="baseline")
                 if not agreement.agrees:
                     raise UsageError(f"its result differs from that of {first.point.devices}: {agreement.why}")
             running.append(one)
-            points[count] = one.point
         except Exception as error:  # of one count: the others still say something
             problem = error.problem if isinstance(error, BenchaxError) else diagnose(error, "scaling").message
-            points[count] = replace(point, why=problem)
+            points[count] = replace(points[count], why=problem)
     if running:
         report(f"{kind}: timing them alternately")
         _sample(running, max_time_s, seed)

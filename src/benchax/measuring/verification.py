@@ -234,7 +234,7 @@ class Rounding:
         if name == "convert_element_type" and _is_exact_conversion(equation):
             return bind(equation, operands)
         if name in FACTORISATIONS:
-            operands = [self._off_by_norm(value) for value in operands]
+            operands = [self._off(value, NOISE_ULPS, by_norm=True) for value in operands]
             results = bind(equation, operands)
             free = _FREE.get(name) if self.free_signs else None
             return free(results, self._salt()) if free else results
@@ -243,14 +243,18 @@ class Rounding:
         if any(map(is_narrow, declared)) and not runs_programs:
             wide = [v.astype(np.float32) if is_narrow(getattr(v, "dtype", np.int32)) else v for v in operands]
             results = self._noisy(equation, wide, with_dtypes(equation.params, _single), 0.0)
-            return [self._rounded(r, d) if is_narrow(d) else r for r, d in zip(results, declared, strict=True)]
+            up = np.float32(self.direction)
+            return [
+                _round_by_chance(r, self._salt(), up, dtype=np.dtype(d)) if is_narrow(d) else r
+                for r, d in zip(results, declared, strict=True)
+            ]
         return self._noisy(equation, operands, equation.params, NOISE_ULPS)
 
     def _noisy(self, equation: Any, operands: Arrays, params: Any, ulps: float) -> Arrays:
         name = equation.primitive.name
         if name in TERMWISE:
             share = math.sqrt(_terms(equation))
-            operands = [self._off_by_ulps(value, share / 2) for value in operands]
+            operands = [self._off(value, share / 2) for value in operands]
             ulps = max(ulps, share)
         results = bind(equation, operands, params)
         if name in _PARTIAL_SUMS:
@@ -258,23 +262,16 @@ class Rounding:
             off = _PARTIAL_SUMS[name](operands[0], equation.params, results[0]) * unit
             results = [_off_by(results[0], off, self._salt())]
         if name in NORMWISE:
-            return [self._off_by_norm(result) for result in results]
-        return [self._off_by_ulps(result, ulps) for result in results] if ulps else results
+            return [self._off(result, NOISE_ULPS, by_norm=True) for result in results]
+        return [self._off(result, ulps) for result in results] if ulps else results
 
-    def _off_by_ulps(self, value: Any, ulps: float) -> Any:
-        return self._off(value, ulps, jnp.abs)
-
-    def _off_by_norm(self, value: Any) -> Any:
-        return self._off(value, NOISE_ULPS, lambda value: jnp.abs(value).max())
-
-    def _off(self, value: Any, ulps: float, size: Callable[[Any], Any]) -> Any:
-        """`value`, off by that many units in the last place of its `size`; what is not rounded stays as it is."""
+    def _off(self, value: Any, ulps: float, by_norm: bool = False) -> Any:
+        """`value`, off by that many units in the last place of itself, or of its largest element; what is not rounded
+        stays as it is."""
         if not is_inexact(getattr(value, "dtype", np.int32)) or not np.size(value):
             return value
-        return _off_by(value, size(value) * (ulps * _eps(value.dtype)), self._salt())
-
-    def _rounded(self, value: Any, dtype: Any) -> Any:
-        return _round_by_chance(value, self._salt(), np.float32(self.direction), dtype=np.dtype(dtype))
+        size = jnp.abs(value).max() if by_norm else jnp.abs(value)
+        return _off_by(value, size * (ulps * _eps(value.dtype)), self._salt())
 
 
 def is_narrow(dtype: Any) -> bool:
