@@ -195,6 +195,17 @@ def test_an_accumulator_that_returns_nothing_is_timed_by_what_it_changes(bench) 
 
 
 @needs_refs
+def test_what_is_returned_beside_a_change_may_be_any_tree(bench: Any) -> None:
+    def count(ref: Any, x: Any) -> Any:
+        ref[...] = ref[...] + x
+        return {"twice": x * 2}, [x]
+
+    m = bench(count, jax.new_ref(jnp.ones(3)), jnp.ones(3), options={"stages": "first_run"})
+
+    assert (m.failure, m.numerics.agrees, m.why_absent("purity")) == (None, True, None)
+
+
+@needs_refs
 def test_only_what_is_changed_is_an_output(subject) -> None:
     def last(kept: Any, changed: Any, filled: Any, x: Any) -> Any:
         def body(i: Any, carry: Any) -> Any:

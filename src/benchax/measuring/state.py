@@ -165,25 +165,22 @@ def label(path: tuple[Any, ...], labels: Sequence[str]) -> str:
     """Returns the name of an argument: that in the function's signature, else its position; and where in it."""
     if len(path) < 2:
         return jax.tree_util.keystr(path)
-    (is_named, which), rest = map(_step, path[:2]), jax.tree_util.keystr(path[2:])
-    if is_named:
+    (part, which), rest = map(_step, path[:2]), jax.tree_util.keystr(path[2:])
+    if part != "0" or not which.isdecimal():  # of the named arguments, or of something that is no call
         return f"{which}{rest}"
-    return f"{labels[which] if which < len(labels) else f'args[{which}]'}{rest}"
+    return f"{labels[int(which)] if int(which) < len(labels) else f'args[{which}]'}{rest}"
 
 
 def _name(where: Sequence[str], objects: Sequence[int], path: Sequence[Any]) -> str:
     """The first step says which object, the last may say that it is the value of a variable."""
-    which, *steps = [_step(key) for key in path]
+    which, *steps = map(_step, path)
     if steps and steps[-1] in ("value", "raw_value"):
         steps.pop()
-    return ".".join([str(where[objects[which]]), *map(str, steps)])
+    return ".".join([where[objects[int(which)]], *steps])
 
 
-def _step(key: Any) -> Any:
-    for name in ("key", "idx", "name"):
-        if hasattr(key, name):
-            return getattr(key, name)
-    return key
+def _step(key: Any) -> str:
+    return jax.tree_util.keystr((key,), simple=True)
 
 
 # ---- values that a call changes --------------------------------------------------------------------------------------
