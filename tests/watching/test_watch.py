@@ -183,7 +183,7 @@ def test_a_watch_is_live_and_stays_as_it_is_afterwards():
 
 
 def test_a_failure_of_ours_is_a_remark_and_not_the_users_error(monkeypatch: pytest.MonkeyPatch):
-    def fail(_: object) -> None:
+    def fail() -> None:
         raise RuntimeError("no such frame")
 
     monkeypatch.setattr(frames, "calling", fail)

@@ -66,8 +66,6 @@ class JaxCall:
     """file:line of the user's line."""
     is_nested: bool
     """Inside the trace of another jitted function."""
-    is_ignored: bool
-    """Below one of the functions whose compiles do not count."""
     is_seen: bool = True
     """False: nothing is known of it but the name in the event."""
     user: UserCall | None = None
@@ -122,22 +120,21 @@ def function_of(compiled: Any) -> Any:
     return call and call.fun
 
 
-def calling(ignored: frozenset[CodeType]) -> JaxCall:
+def calling() -> JaxCall:
     """The innermost jitted call on this thread's stack."""
     # Don't use `inspect.stack()`, which reads files for the text of every line.
     stack = list(outward(sys._getframe(1)))
     jitted = [frame for frame in stack if _is_jitted_call(frame)]
     # A program that no call of the user requested directly, such as a backward pass, is known only by its name.
     jitted = jitted or [frame for frame in stack if _is_in_pjit(frame.f_code, "call_impl_cache_miss")][:1]
-    is_ignored = bool(ignored) and any(frame.f_code in ignored for frame in stack)
     if not jitted:
-        return JaxCall(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
+        return JaxCall(None, (), {}, {}, _user_line(stack), False, is_seen=False)
     frame = jitted[0]
     outer = stack[stack.index(frame) :]
     is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
     noted = _noted(frame)
     user = _user_call(outer) if noted is None else noted.user
-    return JaxCall(*_locals(frame, noted), _user_line(outer), is_nested, is_ignored, user=user)
+    return JaxCall(*_locals(frame, noted), _user_line(outer), is_nested, user=user)
 
 
 def compiling() -> Any:
@@ -329,7 +326,7 @@ def watch_lowering(hear: Lowering) -> Iterator[None]:
     def lower_and_note(traced: Any, *args: Any, **kwargs: Any) -> Any:
         lowered = lower(traced, *args, **kwargs)
         with contextlib.suppress(Exception):  # it would surface in the user's call; then this one is not looked at
-            call = calling(frozenset())
+            call = calling()
             if call.fun is not None and not call.is_nested and not is_of_jax(call.fun):
                 lowered_for[lowered] = without_arrays(call), hear(call, traced.jaxpr)
         return lowered

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import inspect
 import re
+import sys
 import threading
 import time
 import weakref
@@ -35,6 +36,7 @@ from benchax.model import Remark
 from benchax.printable import list_some
 from benchax.repeating import goes_on, once_a_round
 from benchax.results.watch import Compile, FunctionCount, Reason, ReasonKind, StepCompiles, Threads, Watch, WatchedSteps
+from benchax.source_files import outward
 from benchax.units import seconds
 from benchax.watching import frames, signatures
 from benchax.watching.compiles import CompileEvent, Kind, Listening
@@ -118,8 +120,10 @@ class _Recorder(Listening):
 
         def heard(step: Any) -> None:
             try:
-                with self._lock:
-                    listener(step)
+                below = (frame.f_code for frame in outward(sys._getframe(1)))
+                if not self._ignored or self._ignored.isdisjoint(below):
+                    with self._lock:
+                        listener(step)
             except Exception as error:
                 message = f"an event could not be read, and is missing: {error!r}"
                 if all(remark.message != message for remark in self.result.remarks):
@@ -128,15 +132,13 @@ class _Recorder(Listening):
         return heard
 
     def _meet(self, kind: Kind) -> None:
-        call = frames.calling(self._ignored)
-        if kind == "trace" and call.fun is not None and not call.is_ignored:
+        call = frames.calling()
+        if kind == "trace" and call.fun is not None:
             self._functions.meet(call, "")
 
     def _step(self, step: CompileEvent) -> None:
         self.result.cache_writes += step.fate == "written"
-        call = frames.calling(self._ignored)
-        if call.is_ignored:
-            return
+        call = frames.calling()
         self.result.cache_hits += step.fate == "hit"
         place = place_of(call, step.fun_name)
         if step.kind == "trace" and call.is_nested:  # up to jax 0.8.0; no program of its own comes of it
@@ -516,7 +518,7 @@ class StepCalls:
         try:
             return self._known[fun]
         except (KeyError, TypeError):  # what has no hash, or takes no weak reference, is looked up at each call
-            place = place_of(calling(frozenset()), getattr(fun, "__name__", None))
+            place = place_of(calling(), getattr(fun, "__name__", None))
         code = self._places.setdefault(place, len(self._places))
         with contextlib.suppress(TypeError):
             self._known[fun] = code

@@ -374,7 +374,7 @@ class FunctionRecorder:
         if step.kind != "compile":
             return
         with contextlib.suppress(Exception):  # it would surface in the user's call; then this one is not looked at
-            call = frames.calling(frozenset())
+            call = frames.calling()
             if call.fun is None or call.is_nested or (call.user is None and frames.is_of_jax(call.fun)):
                 return
             jaxpr = frames.compiling()

@@ -410,7 +410,7 @@ def _describe(fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
     unnamed = tuple(f"argument {i}" for i in range(len(leaves)))
     if isinstance(fun, BatchedCall):
         return FunctionFacts(fun.__name__, fun.defined, unnamed)
-    call = calling(frozenset())
+    call = calling()
     names = name_inputs(call)
     name = getattr(call.own, "__name__", None) or type(call.own).__name__
     # A class says more than `__call__`.
