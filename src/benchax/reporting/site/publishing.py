@@ -353,7 +353,7 @@ SLUG = re.compile("[^a-z0-9]+")
 CALL = "benchaxVersion("
 DIGITS = 6
 quote = cache(json.dumps)
-"""Of texts that recur in every entry."""
+"""Writes a text as JSON. The same few texts occur in all entries."""
 
 
 @dataclass(frozen=True)
