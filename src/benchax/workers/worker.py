@@ -82,12 +82,10 @@ def _detach(connection: int, output: int) -> None:
     os.setsid()
     subprocesses.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Move them out of the way first: either may have a number from 1 to 3, which are reassigned below.
-    kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
+    # The keeper has 1 and 2, so neither of these has such a number.
     os.dup2(output, 1)
     os.dup2(output, 2)
-    if kept != 3:
-        os.dup2(kept, 3, inheritable=False)
+    os.dup2(connection, 3, inheritable=False)
     os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**16))
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
