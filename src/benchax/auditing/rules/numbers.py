@@ -52,7 +52,7 @@ MOST_WORK, MOST_BYTES = 1e10, 1 << 31
 Test = Literal["isnan", "isinf"]
 
 
-class Place(NamedTuple):
+class OpAtCall(NamedTuple):
     """An operation at one call, with the values of the body that it is in."""
 
     op: TracedOp
@@ -66,7 +66,7 @@ class Place(NamedTuple):
         values = self.op.reads[1:] if self.op.name == "select_n" else self.op.reads
         return any(value.literal is not None and not np.all(np.isfinite(value.literal)) for value in values)
 
-    def inside(self, test: Test) -> Place:
+    def inside(self, test: Test) -> OpAtCall:
         """The operation in its loop or branch, or itself if nothing is found there."""
         reads = [look_up(self.known, value) for value in self.op.reads]
         if self.op.name == "cond":
@@ -115,7 +115,7 @@ def _describe(value: Any, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
     return f"{list(array.shape)}{span}{' with inf' if finite.size < array.size else ''}"
 
 
-def find_place(body: Body, inputs: Sequence[Any], iterations: tuple[int, ...], test: Test) -> Place | None:
+def find_place(body: Body, inputs: Sequence[Any], iterations: tuple[int, ...], test: Test) -> OpAtCall | None:
     """The operation that makes the first result for which the test holds, from others.
 
     None: no result is so, or it comes from a number of the program.
@@ -135,7 +135,7 @@ def find_place(body: Body, inputs: Sequence[Any], iterations: tuple[int, ...], t
     known = dict(zip(values, jax.jit(compute)(*given), strict=True))
     bad = next((value for value in body.outputs if _has(known, value, test)), None)
     op = _first_op(known, bad, test) if bad is not None else None
-    place = Place(op, known, iterations) if op is not None else None
+    place = OpAtCall(op, known, iterations) if op is not None else None
     return place.inside(test) if place is not None and not place.is_of_numbers else None
 
 
@@ -228,7 +228,7 @@ def nan_results(e: Evidence) -> Iterator[Match]:
     )
 
 
-def _find_nan(program: TracedProgram, e: Evidence) -> Place:
+def _find_nan(program: TracedProgram, e: Evidence) -> OpAtCall:
     """Runs it again from the arguments of one call.
 
     Raises:
@@ -265,7 +265,7 @@ Origin = Value | TracedOp | Body
 """An input, or what a program counts itself: an arange, the counter of a loop."""
 
 
-class Known(NamedTuple):
+class KnownNumbers(NamedTuple):
     """Numbers that are known."""
 
     array: Any
@@ -363,11 +363,11 @@ def find_accesses(program: TracedProgram, inputs: Sequence[Any]) -> tuple[list[I
         for value, one in pairs
         if one is not None and value.is_of(jnp.integer) and np.size(one) <= MOST_ELEMENTS
     }
-    found: list[tuple[TracedOp, int, int, Known]] = []
+    found: list[tuple[TracedOp, int, int, KnownNumbers]] = []
     comparisons: list[IndexComparison] = []
 
     def compute(arrays: Sequence[Any]) -> list[Any]:
-        known = {value: Known(one, frozenset({value})) for value, one in zip(given, arrays, strict=True)}
+        known = {value: KnownNumbers(one, frozenset({value})) for value, one in zip(given, arrays, strict=True)}
         for op, reads in _follow(program, known):
             found.extend((op, *one) for one in _indices(op, reads, known))
             comparisons.extend(_comparisons(op, reads))
@@ -382,7 +382,9 @@ def find_accesses(program: TracedProgram, inputs: Sequence[Any]) -> tuple[list[I
     ], comparisons
 
 
-def _follow(program: TracedProgram, known: dict[Value, Known]) -> Iterator[tuple[TracedOp, list[Known | None]]]:
+def _follow(
+    program: TracedProgram, known: dict[Value, KnownNumbers]
+) -> Iterator[tuple[TracedOp, list[KnownNumbers | None]]]:
     """Each operation with what is known of its operands. Adds known results to `known`."""
     for body in program.bodies:  # each before what is nested in it
         _enter(body, known)
@@ -393,13 +395,13 @@ def _follow(program: TracedProgram, known: dict[Value, Known]) -> Iterator[tuple
                 known[op.makes[0]] = made
 
 
-def _look_up(value: Value, known: Mapping[Value, Known]) -> Known | None:
+def _look_up(value: Value, known: Mapping[Value, KnownNumbers]) -> KnownNumbers | None:
     if value.literal is not None:
-        return Known(np.asarray(value.literal, value.dtype)[None])
+        return KnownNumbers(np.asarray(value.literal, value.dtype)[None])
     return _look_up(value.outer, known) if value not in known and value.outer else known.get(value)
 
 
-def _enter(body: Body, known: dict[Value, Known]) -> None:
+def _enter(body: Body, known: dict[Value, KnownNumbers]) -> None:
     """Knows the counters and the rows of a loop in all its iterations."""
     if body.op is None or body.kind != "scan" or not 0 < (length := body.trips or 0) <= MOST_ELEMENTS:
         return
@@ -411,10 +413,10 @@ def _enter(body: Body, known: dict[Value, Known]) -> None:
         step, first = returned.made_by("add", through=()), _look_up(start, known)
         by = step.reads[1].literal if step is not None and step.reads[0] is taken else None
         if by is not None and first is not None and len(first.array) == 1 and not taken.shape:
-            known[taken] = Known(first.array + count * by, first.origins | {body})
+            known[taken] = KnownNumbers(first.array + count * by, first.origins | {body})
 
 
-def _make(op: TracedOp, reads: Sequence[Known | None]) -> Known | None:
+def _make(op: TracedOp, reads: Sequence[KnownNumbers | None]) -> KnownNumbers | None:
     """The result of an operation on known values, or some rows of a known array; nothing tells which."""
     known, made = [one for one in reads if one is not None], op.makes[0]
     if len(known) < len(reads):
@@ -425,11 +427,11 @@ def _make(op: TracedOp, reads: Sequence[Known | None]) -> Known | None:
     each = [jnp.broadcast_to(one.array, (n, *one.array.shape[1:])) for one in known]
     origins = frozenset[Origin]({op} if op.name == "iota" else ()).union(*(one.origins for one in known))
     with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-        return Known(jax.vmap(lambda _, *one: bind(op.equation, one)[0])(np.zeros(n), *each), origins)
+        return KnownNumbers(jax.vmap(lambda _, *one: bind(op.equation, one)[0])(np.zeros(n), *each), origins)
     return None
 
 
-def _any_row(op: TracedOp, known: Known) -> Known | None:
+def _any_row(op: TracedOp, known: KnownNumbers) -> KnownNumbers | None:
     made, (n, *row) = op.makes[0], known.array.shape[1:] or (0,)
     is_row = op.name == "gather" or op.params["slice_sizes"][0] == 1
     is_integer = jnp.issubdtype(known.array.dtype, jnp.integer) and bool(known.origins) and len(known.array) == 1
@@ -439,7 +441,7 @@ def _any_row(op: TracedOp, known: Known) -> Known | None:
     return known._replace(array=jnp.broadcast_to(known.array.reshape(n, *[1] * more, *row), (n, *made.shape)))
 
 
-def _comparisons(op: TracedOp, reads: Sequence[Known | None]) -> Iterator[IndexComparison]:
+def _comparisons(op: TracedOp, reads: Sequence[KnownNumbers | None]) -> Iterator[IndexComparison]:
     for i, one in enumerate(reads) if op.name in COMPARES else ():
         bound = op.reads[1 - i].number
         # JAX compares every index with 0, because negative ones count from the end.
@@ -448,11 +450,11 @@ def _comparisons(op: TracedOp, reads: Sequence[Known | None]) -> Iterator[IndexC
 
 
 def _indices(
-    op: TracedOp, reads: Sequence[Known | None], known: Mapping[Value, Known]
-) -> Iterator[tuple[int, int, Known]]:
+    op: TracedOp, reads: Sequence[KnownNumbers | None], known: Mapping[Value, KnownNumbers]
+) -> Iterator[tuple[int, int, KnownNumbers]]:
     """(axis, width, index) of each axis that an operation indexes by known numbers."""
     axes: Sequence[int] = range(len(op.reads[0].shape)) if op.reads else ()
-    widths, columns = axes, list[Known | None]()
+    widths, columns = axes, list[KnownNumbers | None]()
     if op.name == "dynamic_slice":
         widths, columns = op.params["slice_sizes"], list(reads[1:])
     elif op.name == "dynamic_update_slice":
@@ -470,7 +472,7 @@ def _indices(
             yield axis, width, index
 
 
-def _columns(value: Value, n: int, known: Mapping[Value, Known]) -> list[Known | None]:
+def _columns(value: Value, n: int, known: Mapping[Value, KnownNumbers]) -> list[KnownNumbers | None]:
     """The index along each of n axes; JAX puts these side by side in one array."""
     whole, parts = _look_up(value, known), value.made_by("concatenate", through=())
     if whole is not None:
