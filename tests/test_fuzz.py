@@ -61,6 +61,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "load": (benchax.load, ("nothing",), {}),
     "max_compiles": (benchax.max_compiles, (1,), {}),
     "profile": (benchax.profile, (first, X), {}),
+    "scaling": (benchax.scaling, (first, "f32[8@data]"), {"devices": "1,2"}),
     "stamp": (benchax.clock.stamp, (X,), {}),
     "watch": (benchax.watch, (), {}),
     "watch_transfers": (benchax.watch_transfers, (), {}),

@@ -43,6 +43,7 @@ WORDS: dict[str, tuple[Any, ...]] = {
     "loops": (plus, "f32[8]", 3),
     "pipeline": ([plus, plus], "f32[8,8]"),
     "profile": (plus, 1.0),
+    "scaling": (plus, "f32[8@data]"),
 }
 """A call of each that measures."""
 QUICK = {

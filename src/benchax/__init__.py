@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from benchax.grids.grid import grid
     from benchax.grids.result import GridResult
     from benchax.inspecting.inspect import inspect
+    from benchax.measuring.scaling import scaling
     from benchax.model import Comparison, Environment, Measurement, Options
     from benchax.paired_runs.compare import compare, compare_jax, compare_ref, compare_stored
     from benchax.profiling.profile import profile
     from benchax.progress import ProgressEvent
     from benchax.results.audit import Audit, Checklist
-    from benchax.results.experiment import Experiment
+    from benchax.results.experiment import Experiment, Scaling
     from benchax.results.inspection import Inspection
     from benchax.results.profile import Profile
     from benchax.results.watch import CacheUse, Transfers, Watch
@@ -90,6 +91,8 @@ _HOME = {
     "ProgressEvent": "benchax.progress",
     "Summary": "benchax.stats.summary",
     "Rows": "benchax.store.load",
+    "scaling": "benchax.measuring.scaling",
+    "Scaling": "benchax.results.experiment",
     "load": "benchax.store.load",
     "CacheUse": "benchax.results.watch",
     "Transfers": "benchax.results.watch",
@@ -127,6 +130,7 @@ __all__ = [
     "ProgressEvent",
     "RecompileError",
     "Rows",
+    "Scaling",
     "StoreError",
     "Summary",
     "Transfers",
@@ -150,6 +154,7 @@ __all__ = [
     "max_compiles",
     "no_recompile",
     "profile",
+    "scaling",
     "watch",
     "watch_cache",
     "watch_transfers",

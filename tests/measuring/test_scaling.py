@@ -13,9 +13,10 @@ import warm_python
 from measurement_strategies import HOST
 from refusals import refusal
 
+import benchax
 from benchax.case import Case, make_case
 from benchax.measuring import scaling
-from benchax.measuring.scaling import growing_axis, measure_scaling, read_counts
+from benchax.measuring.scaling import growing_axis, read_counts
 from benchax.model import CaseId, Estimate
 from benchax.reporting import terminal
 from benchax.reporting.experiment import document_of_scaling as document
@@ -92,7 +93,7 @@ def test_what_cannot_grow_and_more_devices_than_there_are_are_refused_with_the_w
     fixed = {"none": case("f32[8]"), "two": case("f32[8@data,4@model]"), "all": case("f32[8@data]", mesh="data=2")}
 
     found = {name: refusal(growing_axis, what) for name, what in fixed.items()}
-    found["more devices"] = refusal(measure_scaling, case("f32[8@data]"), (1, 2))
+    found["more devices"] = refusal(benchax.scaling, lambda x: x, "f32[8@data]")
 
     assert found == snapshot
 

@@ -23,9 +23,10 @@ from typing import Any
 
 import jax
 
-from benchax.case import Case
+from benchax.case import Case, make_case
 from benchax.environment import capture, count_cores
 from benchax.errors import BenchaxError, UsageError
+from benchax.keywords import guard_keywords
 from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fake_devices, make_inputs
@@ -33,6 +34,8 @@ from benchax.measuring.paired import BuildableVersion, calibrated, take_round
 from benchax.measuring.prepare import is_fake, prepare
 from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
+from benchax.options import resolve
+from benchax.progress import Progress, ProgressEvent, show_progress
 from benchax.results.experiment import Scaling, ScalingCurve, ScalingKind, ScalingPoint
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec
 from benchax.stats.verdicts import ratio_of
@@ -41,6 +44,48 @@ from benchax.units import plural
 BLOCKS, LEAST_ROUNDS, MOST_ROUNDS = 3, 6, 40
 ALPHA = 0.05
 KINDS: tuple[ScalingKind, ...] = ("strong", "weak")
+
+
+@guard_keywords()
+def scaling(
+    fn: Callable[..., Any],
+    *args: Any,
+    devices: str | Sequence[int] | None = None,
+    mesh: Any = None,
+    name: str | None = None,
+    max_time_s: float | str | None = None,
+    seed: int | None = None,
+    progress: Progress = None,
+    **kwargs: Any,
+) -> Scaling:
+    """Measures `fn(*args, **kwargs)` on several numbers of devices. Nothing is stored.
+
+    Args:
+        fn: a plain function, or a jitted one.
+        args, kwargs: its inputs, as for `bench`. Specs such as "f32[1024@data,512]" name the axis that grows.
+        devices: two counts or more, such as [1, 2, 4] or "1,2,4"; default: 1, 2, 4, … up to all that there are, times
+            those of the other axes.
+        mesh: the sizes of the other axes, as for `bench`.
+        name: default: the function's own.
+        max_time_s: of sampling, for each count.
+        seed: of the data made from specs.
+        progress: as for `bench`.
+
+    Raises:
+        UsageError: an argument that cannot work, or more devices than there are; nothing has been measured then.
+
+    If an argument of `fn` has the name of one of these, pass it through `functools.partial`.
+    """
+    case = make_case(fn, args, kwargs, name=name, mesh=mesh)
+    options = resolve({"max_time_s": max_time_s, "seed": seed}, project=case.folder)
+    with show_progress(progress) as report:
+        return measure_scaling(
+            case,
+            read_counts(devices) if devices is not None else _powers(case),
+            max_time_s=options.max_time_s,
+            seed=options.seed,
+            report=lambda step: report(ProgressEvent(case.id.label, step)),
+        )
 
 
 def read_counts(given: Any) -> tuple[int, ...]:
@@ -56,8 +101,13 @@ def read_counts(given: Any) -> tuple[int, ...]:
     return tuple(sorted({int(text) for text in texts}))
 
 
+def _powers(case: Case) -> list[int]:
+    others = math.prod(case.mesh.sizes.values()) if case.mesh else 1
+    return [others * 2**i for i in range(max(2, (len(jax.devices()) // others).bit_length()))]
+
+
 def measure_scaling(
-    case: Case, counts: Sequence[int], *, max_time_s: float = 0.5, seed: int = 0, report: Callable[[str], None] = print
+    case: Case, counts: Sequence[int], *, max_time_s: float, seed: int, report: Callable[[str], None]
 ) -> Scaling:
     """Measures the case on each of these device counts.
 

@@ -31,7 +31,7 @@ from benchax.reporting.tables import (
     truncate,
 )
 from benchax.results.experiment import Curve, Experiment, Scaling, ScalingCurve, ScalingPoint, VariantRow
-from benchax.units import percent, seconds, seconds_range, size
+from benchax.units import percent, plural, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
 SPECS = ("inputs", "outputs")
@@ -221,10 +221,10 @@ def _times_factor(gain: Estimate | None) -> str:
 
 def _answer(curve: ScalingCurve, is_fake: bool) -> str:
     """strong scaling pays up to 4 devices, the most that were tried"""
-    what = "fake devices" if is_fake else "devices"
+    what = "fake device" if is_fake else "device"
     first, last = curve.first_that_does_not_pay, curve.last_that_pays
     if last is None:
         return f"whether {curve.kind} scaling pays is not known, because fewer than two counts could be measured"
     if first is None:
-        return f"{curve.kind} scaling pays up to {last} {what}, the most that were tried"
-    return f"{curve.kind} scaling pays up to {last} {what}: {first} don't clearly get more done in a second"
+        return f"{curve.kind} scaling pays up to {plural(last, what)}, the most that were tried"
+    return f"{curve.kind} scaling pays up to {plural(last, what)}: {first} don't clearly get more done in a second"
