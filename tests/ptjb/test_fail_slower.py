@@ -105,7 +105,8 @@ def compiles_in(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     each, known = iter(seconds), dict[int, float]()
     ns = 1_000_000 + np.arange(3 * 25 * 2).reshape(3, 25, 2) % 7 * 1000
 
-    def take(taken: PairedSamples, pool: Any, process: int, *_: Any) -> None:
+    def take(taken: PairedSamples, *_: Any) -> None:
+        process = len(taken.groups)
         compile_s = known[id(taken)] = known.get(id(taken)) or next(each)
         facts = [SideFacts(builds=[{"compile": each}]) for each in (0.1, compile_s + process / 1000)]
         taken.groups.append(Group(process, (0, 1), PairedAnswer(facts, 1, ns)))
