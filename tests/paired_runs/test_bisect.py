@@ -8,11 +8,12 @@ import pytest
 from git_repositories import git
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 
 from benchax.checkouts.launch import Selection
 from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
-from benchax.paired_runs.bisect import NEIGHBOURS, bisect, list_commits, make_commit_judge, verdict_of
+from benchax.paired_runs.bisect import NEIGHBOURS, bisect, list_commits, list_releases, make_commit_judge, verdict_of
 from benchax.stats.verdicts import Verdict
 
 pytestmark = pytest.mark.usefixtures("kept_pools")
@@ -34,6 +35,14 @@ class Judge:
 
 def row(n: int) -> list[str]:
     return [str(i) for i in range(n)]
+
+
+def test_releases_are_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchax.paired_runs.bisect.list_versions", lambda: ["0.9.2", "0.10.0", "0.10.2", "0.11.0"])
+
+    assert list_releases("0.9.2", "0.10.2") == ["0.9.2", "0.10.0", "0.10.2"]
+    assert refusal(list_releases, "0.10.2", "0.9.2").startswith("jax 0.9.2 does not come after jax 0.10.2\n")
+    assert "such as 0.10.0, 0.10.2, 0.11.0" in refusal(list_releases, "0.9.2", "0.12")
 
 
 @given(st.data())

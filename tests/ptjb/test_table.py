@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +122,15 @@ def test_what_holds_for_many_measurements_is_said_once(records, settings, lines)
     found = session_summary.notes(records, PluginSettings(pin=settings.get("pin")), verbosity)
 
     assert [line[: len(start)] for line, start in zip(found, lines, strict=True)] == lines
+
+
+def test_a_file_of_results_has_null_for_what_was_not_measured(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    record = a_record(a_row(jit=1.3, jit_low_ms=math.nan)) | {"csv": "main.csv", "measurements": []}
+    session_summary.write_json(file, [record], session="s")
+
+    (found,) = json.loads(file.read_text())["results"]
+    assert (found["row"]["jit_median_ms"], found["row"]["jit_low_ms"]) == (1.3, None)
 
 
 # ---- how the table is fitted to a terminal: nothing is cut, nothing is torn, and nothing is wider but names ---------

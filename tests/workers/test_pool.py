@@ -300,14 +300,20 @@ def test_code_that_was_edited_is_run_as_it_is_now(pool: Pool, project: Path, mon
     assert found == [1, 22]
 
 
+def blas_threads() -> Any:
+    from threadpoolctl import threadpool_info
+
+    return {each["filepath"]: each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
 def test_linear_algebra_uses_as_many_threads_as_here(pool: Pool) -> None:
-    def look() -> Any:
-        from threadpoolctl import threadpool_info
-
-        return {each["filepath"]: each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
-
     np.linalg.inv(np.eye(2))
-    assert told(pool, look).items() <= look().items()
+    assert told(pool, blas_threads).items() <= blas_threads().items()
+
+
+def test_linear_algebra_uses_as_many_threads_as_a_variable_says() -> None:
+    with Pool(environ={"OMP_NUM_THREADS": "1"}) as pool:
+        assert set(told(pool, blas_threads).values()) == {1}
 
 
 @pytest.mark.slow

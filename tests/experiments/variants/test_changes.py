@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.changes import MOST_UNROLLED, WrittenLoop, measure_loop
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Memory
-from benchax.results.experiment import Experiment, VariantRow
+from benchax.results.experiment import Errors, Experiment, VariantRow
 
 CASE = make_case(lambda x: x + 1, ("f32[4]",))
 
@@ -196,6 +197,13 @@ def decayed(x):
 def test_carries_that_are_no_sums_and_float32_have_nothing_to_widen(fn, args) -> None:
     with pytest.raises(NotAvailable, match="no product and no sum of bf16 or f16"):
         wide(fn, *args)
+
+
+def test_the_median_errors_before_and_now_are_facts_of_a_wider_sum() -> None:
+    changed = VARIANTS["accumulate-f32"].change(make_case(jnp.dot, ("bf16[4,4]", "bf16[4,4]"), {}))
+    before, now = (replace(seen(None), errors=Errors("float64", 1.0, e)) for e in (1.234e-3, 4.567e-5))
+
+    assert dict(changed.facts(before, now, None))["median error"] == "0.0012 before, 0.000046 now"
 
 
 def test_static_arguments_and_other_objects_pass_through() -> None:
