@@ -75,6 +75,11 @@ def scaling(
         UsageError: an argument that cannot work, or more devices than there are; nothing has been measured then.
 
     If an argument of `fn` has the name of one of these, pass it through `functools.partial`.
+
+    Example:
+        >>> s = benchax.scaling(jnp.matmul, "f32[8192@data,512]", "f32[512,512]")  # doctest: +SKIP
+        >>> s.curves[0].kind, s.curves[0].last_that_pays  # doctest: +SKIP
+        ('strong', 4)
     """
     case = make_case(fn, args, kwargs, name=name, mesh=mesh)
     options = resolve({"max_time_s": max_time_s, "seed": seed}, project=case.folder)

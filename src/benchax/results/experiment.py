@@ -207,7 +207,12 @@ class ScalingCurve:
 
 @dataclass(frozen=True)
 class Scaling(SelfRendering):
-    """A case over several counts of devices."""
+    """A case over several counts of devices.
+
+    Example:
+        >>> s = benchax.scaling(jnp.matmul, "f32[8192@data,512]", "f32[512,512]")  # doctest: +SKIP
+        >>> [(point.devices, point.efficiency) for point in s.curves[1].points]  # doctest: +SKIP
+    """
 
     case: CaseId
     environment: Environment
