@@ -531,8 +531,6 @@ def count_programs() -> int:
 
 
 CALLS = 5
-SPOILS = ("no-operations", "events-dropped", "open-calls")
-"""Remarks on a recording that lacks some of the work."""
 
 
 def is_fake(devices: Sequence[Any]) -> bool:
@@ -560,7 +558,7 @@ def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
         NotMeasured: it could not be recorded, or the recording lacks a device or some of its work.
     """
     from benchax.profiling.profile import session  # noqa: PLC0415  # with the reader of traces, 0.1 s
-    from benchax.profiling.trace import profile_of  # noqa: PLC0415
+    from benchax.profiling.trace import profile_of, refuse_incomplete  # noqa: PLC0415
 
     calls = [subject.ready() for _ in range(CALLS)]
     try:
@@ -570,9 +568,7 @@ def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
         profile = profile_of(recording.xspace)
     except (UsageError, NotAvailable, FormatError) as error:
         raise NotMeasured(error.problem) from error
-    for remark in profile.remarks:
-        if remark.code in SPOILS:
-            raise NotMeasured(remark.message)
+    refuse_incomplete(profile)
     if len(profile.devices) != count:
         there = plural(len(profile.devices), "device")
         raise NotMeasured(f"the recording has operations of {there}, and the program runs on {count}")

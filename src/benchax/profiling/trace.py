@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
@@ -345,6 +346,17 @@ GAPS = 5
 
 _COMPILES = re.compile(r".*Client::Compile(AndLoad)?|.*Compiler::Compile|XlaCompile|TfrtCpuClient::Compile")
 _OF_MODULE = re.compile(r" \(.*\)$", re.DOTALL)
+
+
+SPOILS = ("no-operations", "events-dropped", "open-calls")
+"""Remarks on a recording that lacks some of the work."""
+
+
+def refuse_incomplete(profile: Profile, more: Sequence[str] = ()) -> None:
+    """Raises `NotMeasured`, with the remark, if the recording lacks some of the work, or has a remark of `more`."""
+    for remark in profile.remarks:
+        if remark.code in (*SPOILS, *more):
+            raise NotMeasured(remark.message)
 
 
 def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] | None = None) -> Profile:

@@ -54,6 +54,7 @@ from benchax.experiments.variants.devices import (
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Estimate, Remark
+from benchax.profiling.trace import SPOILS
 from benchax.results.experiment import Curve, Experiment, Point, VariantRow
 from benchax.results.profile import Device, Op, Profile
 
@@ -207,7 +208,7 @@ def test_shares_are_those_of_all_devices_together(recorded) -> None:
 @pytest.mark.parametrize(
     ("codes", "devices", "why"),
     [
-        *((code, BUSY, code) for code in (*devices.SPOILS, *devices.SPOIL_COMMUNICATION)),
+        *((code, BUSY, code) for code in (*SPOILS, *devices.SPOIL_COMMUNICATION)),
         ("", BUSY[:1], "the trace has no operations of cpu:1"),
         ("", tuple(Device(f"cpu:{i}", 4.0, 1.0, (), 0.0, 0.0) for i in (0, 1)), "none of the collectives"),
     ],

@@ -41,7 +41,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ from benchax.model import Estimate
 from benchax.numerics import compare
 from benchax.profiling.profile import session
 from benchax.profiling.samplers import device_name
-from benchax.profiling.trace import profile_of
+from benchax.profiling.trace import profile_of, refuse_incomplete
 from benchax.program import hlo
 from benchax.program.compiled import memory_plan
 from benchax.program.work import collectives, counts
@@ -148,10 +148,8 @@ def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> Estimate
 IDLE, COMMUNICATION = "idle in a profile:", "communication:"
 PROFILES, LEAST_PROFILES = 7, 3
 """Recordings of one call each, and how many of them have to be whole."""
-
-SPOILS = ("no-operations", "events-dropped", "open-calls")
-"""Remarks on a trace whose shares are not reported."""
 SPOIL_COMMUNICATION = ("no-programs", "no-communication", "half-communications", "exposed-unknown")
+"""Remarks on a trace whose share of communication is not reported."""
 
 
 class DeviceRecording(NamedTuple):
@@ -203,7 +201,7 @@ def idle_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
     Raises:
         NotMeasured: it lacks operations of a device, or the end of one.
     """
-    p, found = _read_devices(xspace, devices, SPOILS)
+    p, found = _read_devices(xspace, devices)
     begin_s = min(start for lane in p.lanes for start in lane.starts_s)
     span_s = max(end for lane in p.lanes for end in lane.ends_s) - begin_s
     shares = [1 - device.busy_s / span_s for device in found]
@@ -218,7 +216,7 @@ def shares_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
     Raises:
         NotMeasured: it lacks operations of a device, or what would say which of them communicate.
     """
-    p, found = _read_devices(xspace, devices, (*SPOILS, *SPOIL_COMMUNICATION))
+    p, found = _read_devices(xspace, devices, SPOIL_COMMUNICATION)
     busy_s = sum(device.busy_s for device in found)
     share = sum(device.communication_s or 0.0 for device in found) / busy_s
     if not share:
@@ -228,11 +226,9 @@ def shares_of(xspace: bytes, devices: Sequence[str]) -> DeviceRecording:
     return DeviceRecording(share, text, sum(op.calls for op in p.ops))
 
 
-def _read_devices(xspace: bytes, names: Sequence[str], spoils: Collection[str]) -> tuple[Profile, list[Device]]:
+def _read_devices(xspace: bytes, names: Sequence[str], more: Sequence[str] = ()) -> tuple[Profile, list[Device]]:
     p = profile_of(xspace)
-    for remark in p.remarks:
-        if remark.code in spoils:
-            raise NotMeasured(remark.message)
+    refuse_incomplete(p, more)
     by_name = {device.name: device for device in p.devices}
     if missing := [name for name in names if name not in by_name]:
         raise NotMeasured(f"the trace has no operations of {', '.join(missing)}")
