@@ -213,7 +213,7 @@ class Bar:
 
 
 def draw(event: ProgressEvent, above: Sequence[str]) -> Group:
-    """The lines above, and that of the event. Texts are no markup: f[n=4] would lose its brackets."""
+    """The lines above, and the event's own line. Texts are no markup: f[n=4] would lose its brackets."""
     from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415

@@ -92,7 +92,7 @@ class Launch:
     folder: Path = Path()
     """Where it works: relative paths and pyproject.toml."""
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables of the environment, on top of those of this process."""
+    """Environment variables, in addition to the ones that this process has."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of JAX, which hold there before anything runs."""
     before: tuple[str, ...] = ()

@@ -117,8 +117,8 @@ class Agents(Protocol):
         ...
 
     def submit(self, node: Node, item: Any, job: NodeCall) -> None:
-        """Has `node`, which is ready and makes no call now, make the one for `item`. Raises nothing: what goes wrong is
-        heard of by `collect`."""
+        """Has `node`, which is ready and makes no call now, make the one for `item`. Raises nothing: `collect`
+        reports whatever goes wrong."""
         ...
 
     def collect(self, listen: ItemListener) -> list[AgentEvent]:
@@ -221,7 +221,7 @@ class Dispatcher(Generic[T]):
 
     def __post_init__(self) -> None:
         self._source = iter(self.batches)
-        # Of lost nodes, or for the nodes of another host.
+        # Batches that lost nodes have left, or that belong to another host.
         self._aside: deque[WorkBatch[T]] = deque()
         self._of_node: dict[str, WorkBatch[T]] = {}
         self._hosts: Counter[str] = Counter()

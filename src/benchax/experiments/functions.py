@@ -66,7 +66,7 @@ def wrapper(call: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
     arguments: in a combination, the next variant chooses some by name."""
 
     def wrap(fn: Callable[..., Any], **how: Any) -> Callable[..., Any]:
-        # Without its attributes: those of a jitted function would make this look like one.
+        # Don't copy the attributes: with a jitted function's attributes, this would look jitted.
         @wraps(fn, updated=())
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             return call(fn, args, kwargs, **how)

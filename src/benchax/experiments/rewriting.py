@@ -93,8 +93,8 @@ BODIES = {"scan": "jaxpr", "while": "body_jaxpr"}
 
 
 def find_running_sums(equation: Any) -> dict[int, tuple[Any, int]]:
-    """Finds those of a loop, by their positions among the carries: the addition in the body, and which of its operands
-    is added. Any other equation has none."""
+    """Finds the running sums of a loop. By its position among the carries, each has the addition in the body, and the
+    place of the operand that is added. Any other equation has none."""
     if equation.primitive.name not in BODIES:
         return {}
     body = equation.params[BODIES[equation.primitive.name]].jaxpr

@@ -89,7 +89,7 @@ class Side:
     leaves: tuple[Any, ...] | None = None
     """The inputs of a program: arrays of JAX and numbers, in the order of `exported.leaves_of`."""
     has_own_inputs: bool = False
-    """Does the case take the inputs that it makes, and not those of the first case? Where all sides are cases."""
+    """Does the case take its own inputs, and not the first case's? This counts only if all sides are cases."""
 
 
 @dataclass(frozen=True)

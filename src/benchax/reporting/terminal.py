@@ -108,7 +108,7 @@ def render(document: Document, width: int) -> Text:
 
 def to_text(document: Document, width: int | None = None) -> str:
     """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
-    # A program is not read for colours that nobody sees.
+    # Plain text shows no colours, so don't parse programs for them.
     blocks = [replace(block, language="") if isinstance(block, Code) else block for block in _prepare(document)]
     tables = [_with_gaps(_list_widths(block)) for block in blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width

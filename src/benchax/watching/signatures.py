@@ -54,7 +54,7 @@ def _walk(value: Any, path: str, depth: int, above: set[int]) -> Iterator[tuple[
 
 def _children(value: Any, path: str) -> list[tuple[str, Any]] | None:
     """(path, part) of each; None of what has no parts."""
-    # Only one level, of which the value itself comes first: a module that contains itself would never end.
+    # Flatten one level only, because a module that contains itself would never end. The value itself comes first.
     is_part = iter([False])
     parts, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda _: next(is_part, True))
     if value is None or jax.tree_util.treedef_is_leaf(structure):

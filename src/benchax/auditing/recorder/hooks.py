@@ -219,7 +219,7 @@ class PutContents:
         if not is_same:
             self._whole, self._times = None, 0
         elif is_new and array.size > COMPARED and self._times < WHOLE_TIMES:
-            # Of the first array only the sample is known.
+            # The first array left only its sample.
             before, self._whole = self._whole, _checksum(array)
             is_same = self._whole == before
             self._times = self._times + 1 if is_same else 0

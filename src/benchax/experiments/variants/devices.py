@@ -472,7 +472,7 @@ def try_pipeline(argument: tuple[Case, int | str, tuple[Stage, ...], tuple[int, 
         args, kwargs = inputs.renewed()
         expected = jax.block_until_ready(program_of(case).call(*args, **kwargs))
         say("stages")
-        # A stage that fails is told once, not for each number of parts.
+        # Report a failing stage once, not for each number of parts.
         jax.eval_shape(functools.partial(chain, stages), batch)
         pipe = Pipe(tuple(map(jax.jit, stages)), tuple(jax.devices()[:count]))
         say("trial")

@@ -196,8 +196,8 @@ class Subject:
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
 
     def row(self, n: int) -> list[Callable[[], Any]]:
-        """Prepares `n` calls completely, but does not make them. Where outputs are fed back, each takes those of the
-        call before."""
+        """Prepares `n` calls completely, but does not make them. If outputs are fed back, each call takes the
+        outputs of the call before."""
         if self.feedback:
             return [self.feedback.start()] * n
         if self.inputs.is_stateful:
