@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import pytest
 
 from benchax.clusters.ray_agents import _ON_LOOPBACK
@@ -29,7 +31,12 @@ class TwoNodes:
         return self.cluster.address
 
     def kill_second(self) -> None:
+        # Ray kills the node's own processes. Its workers would go on for a second, and could end their call.
+        workers = psutil.Process(self.second.all_processes["raylet"][0].process.pid).children(recursive=True)
         self.cluster.remove_node(self.second, allow_graceful=False)
+        for worker in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
 
     def replace_second(self) -> None:
         self.second = self.cluster.add_node(num_cpus=1)
