@@ -20,7 +20,7 @@ import numpy.typing as npt
 from benchax import units
 from benchax.errors import StoreError, one_of
 from benchax.model import Opaque
-from pytest_jax_bench.csv.files import fixed_width, is_ours, read
+from pytest_jax_bench.csv.files import files_in, fixed_width, read
 from pytest_jax_bench.csv.lines import COLUMNS, decode_parameters
 from pytest_jax_bench.csv.lines import decode_parameters as decode_pardict  # noqa: F401  # the names of 0.5.0
 from pytest_jax_bench.csv.lines import encode_parameters as encode_pardict  # noqa: F401
@@ -80,8 +80,7 @@ def last_entries_with(data: np.ndarray, keys: Iterable[str] = ("tag",)) -> np.nd
 
 def _load(path: Path) -> np.ndarray:
     if path.is_dir():
-        files = sorted(f for f in path.rglob("*.csv") if f.is_file() and is_ours(f))
-        if not files:
+        if not (files := files_in(path)):
             raise NoBenchmarks(
                 f"no CSV files of the plugin in {str(path)!r}",
                 "the output folder of the plugin (.benchmarks by default), or a folder in it",
@@ -131,11 +130,10 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _with_columns(data: np.ndarray, columns: dict[str, npt.NDArray[Any]]) -> np.ndarray:
-    columns = {f"param_{name}" if name in COLUMNS else name: column for name, column in columns.items()}
-    merged = np.zeros(len(data), [*data.dtype.descr, *((name, column.dtype) for name, column in columns.items())])
-    for name in COLUMNS:
-        merged[name] = data[name]
-    for name, column in columns.items():
+    both = {name: data[name] for name in COLUMNS}
+    both |= {f"param_{name}" if name in COLUMNS else name: column for name, column in columns.items()}
+    merged = np.zeros(len(data), [(name, column.dtype) for name, column in both.items()])
+    for name, column in both.items():
         merged[name] = column
     return merged
 

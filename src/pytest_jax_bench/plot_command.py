@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +23,6 @@ from pytest_jax_bench.options import is_match
 from pytest_jax_bench.plots.draw_all import KINDS, PlotRequest, draw_all
 from pytest_jax_bench.plots.pictures import MOST_RUNS, natural
 
-HEADER = 80
-"""Lines at the top of a CSV file that can contain its facts."""
 EPILOG = """\
 pictures, next to the CSV file of each test:
   main.png          history: run times, compile time and memory of all runs
@@ -78,7 +75,7 @@ def requests_in(folder: Path, pattern: str = "") -> list[PlotRequest]:
     """
     if not folder.is_dir():
         raise UsageError(f"there is no folder {str(folder)!r}", "the output folder of a benchmark", "name it with -d")
-    found = [PlotRequest(_nodeid(csv, folder), csv) for csv in folder.rglob("*.csv") if csv_files.is_ours(csv)]
+    found = [PlotRequest(_nodeid(csv, folder), csv) for csv in csv_files.files_in(folder)]
     if not found:
         raise UsageError(f"no CSV file of a benchmark is in {str(folder)!r}", hint="run pytest with benchmarks first")
     wanted = [request for request in found if is_match(request.nodeid, pattern)]
@@ -89,9 +86,7 @@ def requests_in(folder: Path, pattern: str = "") -> list[PlotRequest]:
 
 def _nodeid(csv: Path, folder: Path) -> str:
     """The test that a file belongs to; a file that lost its header is named by its path."""
-    with csv.open(encoding="utf-8", errors="replace") as file:
-        comments = [text.rstrip("\n") for text in itertools.islice(file, HEADER) if text.startswith("#")]
-    return facts_of(comments).get("test_nodeid") or str(csv.relative_to(folder).with_suffix(""))
+    return facts_of(csv_files.comments_of(csv)).get("test_nodeid") or str(csv.relative_to(folder).with_suffix(""))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="output folder of the plugin, such as .benchmarks")
     parser.add_argument("--into", type=Path, required=True, help="folder that is written to; not the same")
     given = parser.parse_args(arguments)
-    found = [file for file in sorted(given.folder.rglob("*.csv")) if csv_files.is_ours(file)]
+    found = csv_files.files_in(given.folder)
     if not found or given.into.resolve() == given.folder.resolve():
         note(f"no CSV files of the plugin in {str(given.folder)!r}" if not found else "--into names the same folder")
         return 1

@@ -17,6 +17,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,9 +66,11 @@ Rows = npt.NDArray[np.void]
 #
 #     tests/test_x.py::test_full        tests:test_x::test_full.csv
 
-_NODEID = re.compile(r"(?P<test>.*?)(?P<id>\[.*\])?", re.DOTALL)
-# Names of functions have no brackets, but those of folders may.
-_NODEID_OF_FUNCTION = re.compile(r"(?P<test>.*\.py(?:::\w+)+)(?P<id>\[.*\])?", re.DOTALL)
+_NODEID = re.compile(
+    # Names of functions have no brackets, but those of folders may.
+    r"(?P<test>.*\.py(?:::\w+)+|.*?)(?P<id>\[.*\])?",
+    re.DOTALL,
+)
 # Lower case, since not every system tells a from A; no dash, so that "-" can only have been "/", and "--" "::".
 _PLAIN_TEST = re.compile(r"(?:[a-z0-9_][a-z0-9_.]*(?:/|::|$))+")
 _PLAIN_PARAMS = re.compile(r"(?:[a-z0-9_.,+-]|-(?:True|False|None)(?=,|$))+")
@@ -81,8 +84,7 @@ def file_for(folder: Path, nodeid: str, params: Mapping[str, Any]) -> Path:
 
     Two tests, or two sets of parameters that `encode_parameters` tells apart, never share a file.
     """
-    named = _NODEID_OF_FUNCTION.fullmatch(nodeid) or _NODEID.fullmatch(nodeid)
-    test, id = (named["test"], named["id"]) if named else (nodeid, None)
+    test, id = _NODEID.fullmatch(nodeid).groups()  # pyright: ignore[reportOptionalMemberAccess]  # it matches any text
     ours = folder / _folder_name(test) / f"{_file_name(id, params)}.csv"
     theirs = _name_of_0_5(folder, nodeid, params)
     if theirs != ours and theirs and _belongs_to(theirs, nodeid):
@@ -92,29 +94,23 @@ def file_for(folder: Path, nodeid: str, params: Mapping[str, Any]) -> Path:
 
 
 def _folder_name(test: str) -> str:
-    name = _as_0_5(test)
-    is_plain = _PLAIN_TEST.fullmatch(test) and test[-1] not in "/:." and _is_safe(name)
-    return name if is_plain else _with_digest(name, test)
+    return _safe(_as_0_5(test), test, is_plain=bool(_PLAIN_TEST.fullmatch(test)) and test[-1] not in "/:.")
 
 
 def _file_name(id: str | None, params: Mapping[str, Any]) -> str:
-    name = encode_parameters(params)
     if not params and id is None:
         return "main"
-    is_plain = params and id in (None, _usual_id(params)) and _PLAIN_PARAMS.fullmatch(name) and _is_safe(name)
-    return name if is_plain else _with_digest(name if params else "main", f"{id}\n{name}")
+    name = encode_parameters(params)
+    # Pytest's id for these parameters, unless ids= sets another one or the id would appear twice.
+    usual = f"[{'-'.join(map(str, params.values()))}]"
+    is_plain = bool(params) and id in (None, usual) and bool(_PLAIN_PARAMS.fullmatch(name))
+    return _safe(name if params else "main", f"{id}\n{name}", is_plain)
 
 
-def _usual_id(params: Mapping[str, Any]) -> str:
-    """Returns pytest's id for these parameters, unless ids= sets another one or the id would appear twice."""
-    return f"[{'-'.join(map(str, params.values()))}]"
-
-
-def _is_safe(name: str) -> bool:
-    return len(name) <= _LONGEST and not name.endswith((".", " ")) and not _RESERVED.fullmatch(name)
-
-
-def _with_digest(name: str, identity: str) -> str:
+def _safe(name: str, identity: str, is_plain: bool) -> str:
+    """The name itself, if it's plain and fits on every system; else a readable part of it, and a digest."""
+    if is_plain and len(name) <= _LONGEST and not name.endswith((".", " ")) and not _RESERVED.fullmatch(name):
+        return name
     readable = re.sub(r"[^A-Za-z0-9_.,+=-]+", "_", name)[:_LONGEST_BEFORE_DIGEST].lstrip(".")
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     # Windows reserves nul.py and nul.py~1 as well.
@@ -144,13 +140,8 @@ def _name_in_readme(folder: Path, nodeid: str) -> Path | None:
 
 
 def _belongs_to(path: Path, nodeid: str) -> bool:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            comments = [text.rstrip("\r\n") for text, _ in zip(file, range(10), strict=False)]
-    except (OSError, ValueError):
-        return False
-    facts = facts_of(comments)
-    return comments[:1] == [MAGIC] and facts.get("test_nodeid") == nodeid and is_of_0_5(comments)
+    comments = comments_of(path)
+    return facts_of(comments).get("test_nodeid") == nodeid and is_of_0_5(comments)
 
 
 def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, device: str) -> dict[str, Any]:
@@ -247,6 +238,7 @@ _WIDEST = 64
 _BOM = "\ufeff"
 _NO_TEXT = "\0 \t\r"
 _CUT_OFF = " (cut off)"
+_LONGEST_HEADER = 100_000
 
 
 class Content(NamedTuple):
@@ -309,13 +301,19 @@ def _load(path: Path) -> Content:
         ) from error
 
 
-def is_ours(path: Path) -> bool:
-    """Is this the CSV file of a test? `.benchmarks` is shared with other tools."""
+def files_in(folder: Path) -> list[Path]:
+    """The CSV files of tests in a folder, which is shared with other tools, in order."""
+    return [file for file in sorted(folder.rglob("*.csv")) if comments_of(file)]
+
+
+def comments_of(path: Path) -> list[str]:
+    """The lines above the rows; none where this is not the CSV file of a test."""
     try:
-        with path.open("rb") as file:
-            return file.read(64).lstrip(_BOM.encode()).startswith(MAGIC.encode())
-    except OSError:
-        return False
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = file.read(_LONGEST_HEADER).split("\n")
+    except (OSError, ValueError):
+        return []
+    return list(takewhile(lambda text: text.startswith("#"), lines)) if lines[0].startswith(MAGIC) else []
 
 
 def read_content(path: Path) -> Content:

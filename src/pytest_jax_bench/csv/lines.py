@@ -347,12 +347,14 @@ def is_bare(text: str) -> bool:
 
 
 def _value(value: Any) -> str:
-    if value is None or type(value) is bool or (type(value) is int and abs(value) < 2**63):
+    if (
+        value is None
+        or type(value) is bool
+        or (type(value) is int and abs(value) < 2**63)
+        or (type(value) is float and math.isfinite(value))
+        or (type(value) is str and is_bare(value))
+    ):
         return str(value)
-    if type(value) is float and math.isfinite(value):
-        return repr(value)
-    if type(value) is str and is_bare(value):
-        return value
     stored = _to_stored(value)
     if isinstance(stored, Opaque) and is_bare(stored.text) and _OPAQUE.fullmatch(f"@{stored.type}:"):
         return f"@{stored.type}:{stored.text}"

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import cloudpickle
 import numpy as np
 
 from benchax.errors import BenchaxError, UsageError, one_of, reason_of, require
+from benchax.grouping import group_by
 from benchax.reporting.document import Chart
 from benchax.reporting.figures import draw_together
 from pytest_jax_bench.context import by_value
@@ -33,7 +34,6 @@ from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import COLUMNS, decode_parameters
 from pytest_jax_bench.data import last_entries_with, load_bench_data
 from pytest_jax_bench.plots import pictures
-from pytest_jax_bench.plots.pictures import Rows
 
 Plot = Callable[[Any], Any]
 XAxis = Literal["run", "commit"]
@@ -59,23 +59,13 @@ class PlotRequest:
 
 @dataclass
 class Drawing:
-    """The work of one call of `draw_all`, and what came of it."""
+    """The result of one call of `draw_all`."""
 
-    folder: Path
-    into: Path
-    x_axis: XAxis = "run"
-    file_format: Format = "png"
-    most_runs: int = pictures.MOST_RUNS
     files: list[Path] = field(default_factory=list[Path])
     problems: list[str] = field(default_factory=list[str])
     """One line each, with the name of the test: what was not drawn, and why."""
-    read: dict[Path, Rows | None] = field(default_factory=dict[Path, "Rows | None"])
-
-    def target(self, beside: Path, name: str) -> Path:
-        """Returns the path of the picture `name`, next to a file or in a folder of the output folder."""
-        with contextlib.suppress(ValueError):  # a file somewhere else keeps its pictures
-            beside = self.into / beside.relative_to(self.folder)
-        return beside / f"{name}.{self.file_format}"
+    rows: dict[Path, pictures.Rows] = field(default_factory=dict[Path, pictures.Rows])
+    """The rows of each file, read once; none of a file that cannot be read."""
 
     @contextlib.contextmanager
     def attempt(self, nodeid: str, what: str) -> Iterator[None]:
@@ -85,32 +75,26 @@ class Drawing:
         except Exception as error:
             self.problems.append(f"{nodeid}: {what} was not drawn, because {reason_of(error)[:400]}")
 
-    def rows(self, csv: Path, nodeid: str) -> Rows | None:
-        """Returns the rows of a test, read once. It returns None for a test without rows, and reports that the first
-        time."""
-        if csv not in self.read:
-            self.read[csv] = None
+    def read(self, csv: Path, nodeid: str) -> pictures.Rows:
+        if csv not in self.rows:
+            self.rows[csv] = np.empty(0)
             with self.attempt(nodeid, "anything"), warnings.catch_warnings():
                 warnings.simplefilter("default")  # a damaged row costs no picture where warnings are errors
-                found = csv_files.read(csv)
-                self.read[csv] = found if len(found) else None
-        return self.read[csv]
+                self.rows[csv] = csv_files.read(csv)
+        return self.rows[csv]
 
-    def save(self, nodeid: str, what: str, path: Path, picture: Callable[[], pictures.Picture]) -> None:
-        with self.attempt(nodeid, what):
-            save_charts(picture(), path)
-            self.files.append(path)
 
-    def save_custom(self, request: PlotRequest, keyword: str, function: Plot, source: Path, path: Path) -> None:
-        with self.attempt(request.nodeid, keyword):
-            data = load_bench_data(source, merge_param=True)
-            if request.only_last:
-                data = in_order(last_entries_with(data, keys=("tag", "parameters")))
-            else:
-                data = data[np.argsort(data["run_id"], kind="stable")]
-            file = draw_custom(function, data, path)
-            if file:
-                self.files.append(file)
+class PlannedPicture(NamedTuple):
+    """A picture that can be drawn."""
+
+    kind: Kind
+    nodeid: str
+    what: str
+    folder: Path
+    name: str
+    """The name of its file, without the suffix."""
+    draw: Callable[[Path], Path | None]
+    """Draws it into this file. None: a function of the user's that has saved its own."""
 
 
 def draw_all(
@@ -135,55 +119,62 @@ def draw_all(
         MissingPackage: matplotlib is not installed.
     """
     require("matplotlib", doing="drawing plots")
-    work = Drawing(folder, into or folder, x_axis, file_format, most_runs)
-    unique = list({request.csv: request for request in requests}.values())
-    groups: dict[Path, list[PlotRequest]] = {}
-    for request in unique:
-        _draw_test(work, request, kinds)
+    drawn, unique = Drawing(), list({request.csv: request for request in requests}.values())
+    for picture in _list_pictures(drawn, unique, folder, x_axis, most_runs, kinds):
+        if picture.kind in kinds:
+            beside = picture.folder
+            with contextlib.suppress(ValueError):  # a file somewhere else keeps its pictures
+                beside = (into or folder) / beside.relative_to(folder)
+            with drawn.attempt(picture.nodeid, picture.what):
+                if file := picture.draw(beside / f"{picture.name}.{file_format}"):
+                    drawn.files.append(file)
+    return drawn
+
+
+def _list_pictures(
+    drawn: Drawing,
+    requests: Sequence[PlotRequest],
+    folder: Path,
+    x_axis: XAxis,
+    most_runs: int,
+    kinds: Collection[Kind],
+) -> Iterator[PlannedPicture]:
+    tests: list[tuple[str, pictures.Rows]] = []
+    for request in requests:
+        nodeid, here, stem = request.nodeid, request.csv.parent, request.csv.name.removesuffix(".csv")
+        rows = drawn.read(request.csv, nodeid)
+        if not len(rows):
+            continue
+        tests.append((nodeid, rows))
+        draw = partial(_draw, pictures.history, (rows, nodeid, x_axis, most_runs))
+        yield PlannedPicture("history", nodeid, "the history", here, stem, draw)
+        if pictures.has_tags(rows):
+            draw = partial(_draw, pictures.by_tag, (rows, nodeid))
+            yield PlannedPicture("tags", nodeid, "the tags", here, f"{stem}_xtag", draw)
+        if request.plot:
+            draw = partial(_draw_own, request.plot, request.csv, request.only_last)
+            yield PlannedPicture("custom", nodeid, "plot", here, f"{stem}_custom", draw)
+    for here, group in group_by(requests, lambda request: request.csv.parent).items():
         # The output folder itself is not one of a test: in the README's time, it held all tests.
-        if request.csv.parent.resolve() != folder.resolve():
-            groups.setdefault(request.csv.parent, []).append(request)
-    for folder_of_test, group in groups.items():
-        _draw_group(work, folder_of_test, group, kinds)
-    tests = [
-        (request.nodeid, rows) for request in unique if (rows := work.rows(request.csv, request.nodeid)) is not None
-    ]
+        if here.resolve() == folder.resolve():
+            continue
+        if "parameters" in kinds:  # else its other files need not be readable
+            yield from _list_pictures_of_parameters(drawn, here, group[0].nodeid.partition("[")[0])
+        functions = {request.plot_summary: request for request in reversed(group) if request.plot_summary}
+        for number, (function, request) in enumerate(reversed(functions.items()), 1):
+            draw = partial(_draw_own, function, here, request.only_last)
+            name = "custom" if number == 1 else f"custom-{number}"
+            yield PlannedPicture("custom", request.nodeid, "plot_summary", here, name, draw)
     # A summary of one row says nothing new.
-    if "summary" in kinds and (len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests)):
-        work.save("summary", "the summary", work.target(folder, "summary"), lambda: pictures.summary(tests))
-    return work
+    if len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests):
+        draw = partial(_draw, pictures.summary, (tests,))
+        yield PlannedPicture("summary", "summary", "the summary", folder, "summary", draw)
 
 
-def _draw_test(work: Drawing, request: PlotRequest, kinds: Collection[Kind]) -> None:
-    here, title, stem = request.csv.parent, request.nodeid, request.csv.name.removesuffix(".csv")
-    rows = work.rows(request.csv, title)
-    if rows is None:
-        return
-    if "history" in kinds:
-        path = work.target(here, stem)
-        work.save(title, "the history", path, lambda: pictures.history(rows, title, work.x_axis, work.most_runs))
-    if "tags" in kinds and pictures.has_tags(rows):
-        work.save(title, "the tags", work.target(here, f"{stem}_xtag"), lambda: pictures.by_tag(rows, title))
-    if "custom" in kinds and request.plot:
-        work.save_custom(request, "plot", request.plot, request.csv, work.target(here, f"{stem}_custom"))
-
-
-def _draw_group(work: Drawing, here: Path, group: Sequence[PlotRequest], kinds: Collection[Kind]) -> None:
-    """Draws the pictures about all parameters of one test, including parameters that did not run this time."""
-    title = group[0].nodeid.partition("[")[0]
-    if "parameters" in kinds:
-        _draw_parameters(work, here, title)
-    functions = {request.plot_summary: request for request in reversed(group) if request.plot_summary}
-    for number, (function, request) in enumerate(reversed(functions.items()), 1):
-        if function and "custom" in kinds:
-            path = work.target(here, "custom" if number == 1 else f"custom-{number}")
-            work.save_custom(request, "plot_summary", function, here, path)
-
-
-def _draw_parameters(work: Drawing, here: Path, title: str) -> None:
-    parts = [work.rows(file, title) for file in sorted(here.rglob("*.csv")) if csv_files.is_ours(file)]
-    found = [part for part in parts if part is not None]
-    if not found:
+def _list_pictures_of_parameters(drawn: Drawing, here: Path, title: str) -> Iterator[PlannedPicture]:
+    """Over each parameter of one test, including parameters that did not run this time."""
+    found = [drawn.read(file, title) for file in csv_files.files_in(here)]
+    if not (found := [rows for rows in found if len(rows)]):
         return
     rows = np.concatenate(found)
     params = [decode_parameters(str(text)) for text in rows["parameters"]]
@@ -191,8 +182,8 @@ def _draw_parameters(work: Drawing, here: Path, title: str) -> None:
     for name, stem in zip(names, _stems(names), strict=True):
         have = [i for i, one in enumerate(params) if name in one]
         values = {other: [params[i].get(other) for i in have] for other in names}
-        draw_it = partial(pictures.by_parameter, rows[have], values, name, title)
-        work.save(title, f"the plot over {name}", work.target(here, stem), draw_it)
+        draw = partial(_draw, pictures.by_parameter, (rows[have], values, name, title))
+        yield PlannedPicture("parameters", title, f"the plot over {name}", here, stem, draw)
 
 
 def _stems(names: Sequence[str]) -> list[str]:
@@ -220,6 +211,12 @@ STYLE = {"svg.hashsalt": "benchax", "legend.fontsize": 8}
 
 # Without a date, the same rows give the same file.
 NO_DATE: dict[str, Any] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def _draw(make: Callable[..., pictures.Picture], arguments: tuple[Any, ...], path: Path) -> Path:
+    """Draws what a function of `pictures` makes of these arguments."""
+    save_charts(make(*arguments), path)
+    return path
 
 
 def save_charts(charts: Sequence[Chart], path: Path) -> None:
@@ -253,7 +250,16 @@ class CustomPlotFailed(BenchaxError):
     """A user's plot function raised, or returned something that is not a figure."""
 
 
-def draw_custom(function: Plot, data: Rows, path: Path) -> Path | None:
+def _draw_own(function: Plot, source: Path, only_last: bool, path: Path) -> Path | None:
+    data = load_bench_data(source, merge_param=True)
+    if only_last:
+        data = in_order(last_entries_with(data, keys=("tag", "parameters")))
+    else:
+        data = data[np.argsort(data["run_id"], kind="stable")]
+    return draw_custom(function, data, path)
+
+
+def draw_custom(function: Plot, data: pictures.Rows, path: Path) -> Path | None:
     """Calls `function` with `data`, and saves the figure that it returns.
 
     Returns:
@@ -262,25 +268,29 @@ def draw_custom(function: Plot, data: Rows, path: Path) -> Path | None:
     Raises:
         CustomPlotFailed: with the reason in one line.
     """
+    name = getattr(function, "__qualname__", None) or repr(function)
     with _plots_of_users():
         try:
             returned = function(data)
-            if returned is None:
-                return None
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _figure(returned).savefig(path)
+            # Axes are returned as easily by mistake, and seaborn returns grids: both have a figure.
+            candidates = (returned, getattr(returned, "figure", None))
+            figure = next((each for each in candidates if callable(getattr(each, "savefig", None))), None)
+            if figure is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                figure.savefig(path)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # pytest.fail and sys.exit raise what is no Exception
-            raise CustomPlotFailed(f"{name_of(function)} {_describe(error)}") from error
-    return path
+            frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+            where = f" ({Path(frames[0].filename).name}:{frames[0].lineno})" if frames else ""
+            text = " ".join(str(error).split())[:300]
+            raise CustomPlotFailed(f"{name} raised {type(error).__name__}{where}" + f": {text}" * bool(text)) from error
+    if figure is None and returned is not None:
+        raise CustomPlotFailed(f"{name} returned a {type(returned).__name__}, expected a matplotlib figure or None")
+    return path if figure is not None else None
 
 
-def name_of(function: Plot) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
-
-
-def in_order(data: Rows) -> Rows:
+def in_order(data: pictures.Rows) -> pictures.Rows:
     """Rows as a plot function expects them to follow one another: by tag, then by parameter, numbers as numbers.
 
     `last_entries_with` sorts parameters as texts, so that a line over n = 8, 16, 128 would go back and forth.
@@ -288,23 +298,6 @@ def in_order(data: Rows) -> Rows:
     parameters = [name for name in data.dtype.names or () if name not in COLUMNS]
     numbers = [data[name] for name in parameters if data.dtype[name].kind in "iuf"]
     return data[np.lexsort([*reversed(numbers), data["tag"].astype(str)])] if numbers else data
-
-
-def _figure(returned: Any) -> Any:
-    """A figure, or what has one: Axes are returned as easily by mistake, and seaborn returns grids."""
-    for candidate in (returned, getattr(returned, "figure", None)):
-        if callable(getattr(candidate, "savefig", None)):
-            return candidate
-    raise TypeError(f"returned a {type(returned).__name__}, expected a matplotlib figure or None")
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, TypeError) and str(error).startswith("returned a "):
-        return str(error)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    where = f" ({Path(frames[0].filename).name}:{frames[0].lineno})" if frames else ""
-    text = " ".join(str(error).split())[:300]
-    return f"raised {type(error).__name__}{where}" + f": {text}" * bool(text)
 
 
 @contextlib.contextmanager
@@ -335,13 +328,11 @@ KEYWORDS = ("plot", "plot_summary")
 
 def pack(marker: Mapping[str, Any], module: ModuleType | None) -> dict[str, str]:
     """The plot functions of a marker as texts; one that cannot travel is an empty text."""
-    found: dict[str, str] = {}
+    found = {name: "" for name in KEYWORDS if marker.get(name) is not None}
     with by_value(module):
-        for name in KEYWORDS:
-            if marker.get(name) is not None:
-                found[name] = ""
-                with contextlib.suppress(Exception):
-                    found[name] = base64.b64encode(cloudpickle.dumps(marker[name])).decode()
+        for name in found:
+            with contextlib.suppress(Exception):
+                found[name] = base64.b64encode(cloudpickle.dumps(marker[name])).decode()
     return found
 
 
@@ -371,9 +362,8 @@ def plot_parametrized_benchmark(
         trep: "print", or an object with `write_line`; receives the names of the drawn files.
     """
     folder = Path(path)
-    files = [file for file in sorted(folder.rglob("*.csv")) if csv_files.is_ours(file)]
     drawn = draw_all(
-        [PlotRequest(folder.name, file) for file in files],
+        [PlotRequest(folder.name, file) for file in csv_files.files_in(folder)],
         folder=folder.parent,
         file_format=save,  # pyright: ignore[reportArgumentType]  # matplotlib refuses what it does not know
         kinds=("parameters",),
@@ -399,39 +389,28 @@ def prepare_xaxis(data: np.ndarray, xaxis: str = "commit", ax: Any = None) -> tu
     Raises:
         UsageError: no such axis.
     """
-    pyplot = require("matplotlib.pyplot", doing="drawing plots")
-    if ax is None:
-        ax = pyplot.gca()
-    columns = data.dtype.names or ()
-    if xaxis == "run":
-        return _along_runs(data, ax), ax, data
-    if xaxis == "commit":
-        return _along_commits(data, ax), ax, data
-    if xaxis == "tag":
-        data = data[
-            sorted({tag: i for i, tag in enumerate(data["tag"].tolist())}.values(), key=lambda i: data["tag"][i])
-        ]
-        ax.set_xticks(range(len(data)), data["tag"].tolist())
-        return np.arange(len(data)), ax, data
-    if xaxis not in columns:
-        raise UsageError(f"unknown xaxis {xaxis!r}", one_of(["run", "commit", "tag", *columns], xaxis))
-    ax.set_xlabel(xaxis)
-    return data[xaxis], ax, data
-
-
-def _along_runs(data: np.ndarray, ax: Any) -> np.ndarray:
-    ax.set_xlabel("Run")
-    first = dict(zip(data["commit"].tolist()[::-1], data["run_id"].tolist()[::-1], strict=True))
-    ax.secondary_xaxis("top").set_xticks([*first.values()], [*first], rotation=90, fontsize=8)
-    return data["run_id"]
-
-
-def _along_commits(data: np.ndarray, ax: Any) -> np.ndarray:
-    """A commit is one long; its runs share that."""
-    names = data["commit"].tolist()
-    unique = list(dict.fromkeys(names))
-    at = np.array([unique.index(name) for name in names])
-    runs = data["commit_run"]
-    ax.set_xlabel("Commit")
-    ax.set_xticks(range(len(unique)), unique, rotation=90 if len(unique) > 10 else 0)
-    return at + runs / [1 + runs[at == place].max() for place in at]
+    ax = ax or require("matplotlib.pyplot", doing="drawing plots").gca()
+    commits, columns = data["commit"].tolist(), data.dtype.names or ()
+    match xaxis:
+        case "run":
+            ax.set_xlabel("Run")
+            first = dict(zip(commits[::-1], data["run_id"].tolist()[::-1], strict=True))
+            ax.secondary_xaxis("top").set_xticks([*first.values()], [*first], rotation=90, fontsize=8)
+            x = data["run_id"]
+        case "commit":
+            # A commit is one long; its runs share that.
+            ax.set_xlabel("Commit")
+            names = list(dict.fromkeys(commits))
+            ax.set_xticks(range(len(names)), names, rotation=90 if len(names) > 10 else 0)
+            at, runs = np.array([names.index(commit) for commit in commits]), data["commit_run"]
+            x = at + runs / [1 + runs[at == place].max() for place in at]
+        case "tag":
+            data = last_entries_with(data)
+            ax.set_xticks(range(len(data)), data["tag"].tolist())
+            x = np.arange(len(data))
+        case _ if xaxis in columns:
+            ax.set_xlabel(xaxis)
+            x = data[xaxis]
+        case _:
+            raise UsageError(f"unknown xaxis {xaxis!r}", one_of(["run", "commit", "tag", *columns], xaxis))
+    return x, ax, data

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.errors import FormatError, StoreError, UsageError
-from pytest_jax_bench.csv.files import append, file_for, is_ours, newest_first, read
+from pytest_jax_bench.csv.files import append, file_for, files_in, newest_first, read
 from pytest_jax_bench.csv.lines import COLUMNS, KINDS
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -404,7 +404,7 @@ def test_our_files_are_known_by_their_first_line(add: Add, path: Path, tmp_path:
     add()
     (tmp_path / "other.csv").write_text("a,b\n")
 
-    assert is_ours(path)
-    assert is_ours(GOLDEN / "ptjb-readme-17-columns.csv")
-    assert not is_ours(tmp_path / "other.csv")
-    assert not is_ours(tmp_path)
+    (tmp_path / "folder.csv").mkdir()
+    old = Path(shutil.copy(GOLDEN / "ptjb-readme-17-columns.csv", tmp_path))
+
+    assert files_in(tmp_path) == [path, old]
