@@ -12,7 +12,6 @@ late. With --benchax-fixture, it is a plugin.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,8 +57,8 @@ CODSPEED = ("mode", "warmup-time", "max-time", "max-rounds")
 
 
 def _lower_case(permitted: Sequence[str]) -> Callable[[str], str]:
-    read = options.one_of(*permitted)
-    return lambda text: read(text.strip().lower())
+    pattern = rf"(?i)\s*(?:{'|'.join(permitted)})\s*"
+    return options.matching(pattern, f"one of: {', '.join(permitted)}", lambda match: match[0].strip().lower())
 
 
 def _list_of(what: str, permitted: Sequence[str], prefix: str = "\0") -> Callable[[str], tuple[str, ...]]:
@@ -73,30 +72,19 @@ def _list_of(what: str, permitted: Sequence[str], prefix: str = "\0") -> Callabl
     return read
 
 
-def _file_name(text: str) -> str:
-    if not text or set(text) & set(r"\/:*?<>|"):
-        raise ValueError(r"part of a file name, without \ / : * ? < > |")
-    return text
-
-
-def _folder(text: str) -> Path:
-    if "://" in text and not text.startswith("file://"):
-        raise ValueError("a folder; benchax stores rows in PostgreSQL instead: `store` in [tool.benchax]")
-    return Path(text.removeprefix("file://"))
-
-
-def _limit(text: str) -> str:
-    """min:5% → run=5%; mean:0.001 → run=0.001s"""
-    match = re.fullmatch(r"(?:min|max|mean|median|stddev|iqr):(?:(\d+)%|(\d*\.?\d+(?:[eE][-+]?\d+)?))", text)
-    if match is None:
-        raise ValueError("such as min:5% or mean:0.001 (seconds)")
-    return f"run={match[1]}%" if match[1] else f"run={float(match[2]) * 1e6:g}us"
-
-
-def _rounds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ValueError("a whole number from 1 up")
-    return int(text)
+_file_name = options.matching(r"[^\\/:*?<>|]+", r"part of a file name, without \ / : * ? < > |")
+_folder = options.matching(
+    r"(?s)(?:file://)?((?:(?!://).)*)",
+    "a folder; benchax stores rows in PostgreSQL instead: `store` in [tool.benchax]",
+    lambda match: Path(match[1]),
+)
+# min:5% → run=5%; mean:0.001 → run=0.001s
+_limit = options.matching(
+    r"(?:min|max|mean|median|stddev|iqr):(?:(\d+)%|(\d*\.?\d+(?:[eE][-+]?\d+)?))",
+    "such as min:5% or mean:0.001 (seconds)",
+    lambda match: f"run={match[1]}%" if match[1] else f"run={float(match[2]) * 1e6:g}us",
+)
+_rounds = options.matching("0*[1-9][0-9]*", "a whole number from 1 up", lambda match: int(match[0]))
 
 
 VALUES: tuple[tuple[str, Callable[[str], Any], str, str, dict[str, Any]], ...] = (
@@ -154,7 +142,7 @@ def _dest(name: str) -> str:
 
 def settings_of(config: pytest.Config) -> options.BenchmarkSettings:
     """Returns the given options."""
-    found = {name: config.getoption(_dest(name), None) for name in options.BenchmarkSettings.__annotations__}
+    found = {name: config.getoption(_dest(name), None) for name in options.BenchmarkSettings.defaults}
     found["only"] = found["only"] or config.getoption("codspeed", None)
     given = {name: value for name, value in found.items() if value is not None and value is not False}
     return options.BenchmarkSettings(**given)

@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import pytest
 
-    from benchax.comparing.gate import Limit
-    from benchax.model import Metric
-
 
 TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop", "device")
 OUTPUT_DIR = ".benchmarks"
@@ -49,20 +46,21 @@ class Option(NamedTuple):
         return tuple(f"{prefix}_{self.name}" for prefix in MARKERS)
 
 
-def one_of(*permitted: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in permitted:
-            raise ValueError(f"one of: {', '.join(permitted)}")
-        return text
+def matching(
+    pattern: str, expected: str, make: Callable[[re.Match[str]], Any] = lambda match: match[0]
+) -> Callable[[str], Any]:
+    """A reader of texts that match all of `pattern`; it raises ValueError with what was expected for any other."""
+
+    def read(text: str) -> Any:
+        if (match := re.fullmatch(pattern, text)) is None:
+            raise ValueError(expected)
+        return make(match)
 
     return read
 
 
-def _timer(text: str) -> str:
-    names = [name.strip() for name in text.split(",")]
-    if not set(names) <= set(TIMERS) or ("auto" in names and len(names) > 1):
-        raise ValueError(f"auto, or some of {', '.join(TIMERS[1:])}, separated by commas")
-    return ",".join(names)
+def one_of(*permitted: str) -> Callable[[str], str]:
+    return matching("|".join(permitted), f"one of: {', '.join(permitted)}")
 
 
 class Pin(NamedTuple):
@@ -75,11 +73,19 @@ class Pin(NamedTuple):
         return (self.commit or "") + ("" if self.run is None else f":{self.run}")
 
 
-def _pin(text: str) -> Pin:
-    match = re.fullmatch(r"([^:\s]*?)\+?(?::(\d+))?", text)
-    if not match or not text:
-        raise ValueError("COMMIT, COMMIT:RUN or :RUN, such as 6bc9501, 6bc9501:2 or :0")
-    return Pin(match[1] or None, None if match[2] is None else int(match[2]))
+_TIMER = rf"\s*(?:{'|'.join(TIMERS[1:])})\s*"
+_timer = matching(
+    rf"\s*auto\s*|{_TIMER}(?:,{_TIMER})*",
+    f"auto, or some of {', '.join(TIMERS[1:])}, separated by commas",
+    lambda match: "".join(match[0].split()),
+)
+_pin = matching(
+    r"(?=.)([^:\s]*?)\+?(?::(\d+))?",
+    "COMMIT, COMMIT:RUN or :RUN, such as 6bc9501, 6bc9501:2 or :0",
+    lambda match: Pin(match[1] or None, None if match[2] is None else int(match[2])),
+)
+_text = matching("(?s).+", "a text that is not empty")
+_path = matching("(?s).+", "a text that is not empty", lambda match: Path(match[0]))
 
 
 def read_seconds(text: str) -> float:
@@ -101,16 +107,6 @@ def _limits(text: str) -> Any:
         return parse(text)
     except UsageError as error:
         raise ValueError(f"{error.expected} ({error.problem})") from None
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("a text that is not empty")
-    return text
-
-
-def _path(text: str) -> Path:
-    return Path(_text(text))
 
 
 # Short, so that `pytest --help | grep ptjb -A 2` shows all of each.
@@ -182,26 +178,29 @@ def for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return convert
 
 
-class BenchmarkSettings:
-    """The values of the options `--benchmark-*` that have no counterpart among ours."""
+class Settings:
+    """Values by name: those that were given, which `vars` holds, and the defaults of the others."""
 
-    json: Path | None = None
-    save: str | None = None
-    autosave: bool = False
-    compare: str | None = None
-    """The beginning of a file's name; empty: the last one."""
-    group_by: tuple[str, ...] = ("group",)
-    sort: str | None = None
-    columns: tuple[str, ...] | None = None
-    name: str | None = None
-    time_unit: str | None = None
-    max_time: float | None = None
-    min_rounds: int | None = None
-    only: bool = False
-    skip: bool = False
+    defaults: Mapping[str, Any]
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.defaults:
+            raise AttributeError(f"there is no setting {name!r}")
+        return self.defaults[name]
+
+
+class BenchmarkSettings(Settings):
+    """The values of the options `--benchmark-*` that have no counterpart among ours. `compare` is the beginning of a
+    file's name; empty: the last one."""
+
+    defaults = {  # noqa: RUF012  # nothing changes it
+        **dict.fromkeys(("json", "save", "compare", "sort", "columns", "name", "time_unit", "max_time", "min_rounds")),
+        **dict.fromkeys(("autosave", "only", "skip"), False),
+        "group_by": ("group",),
+    }
 
     @property
     def shows_statistics(self) -> bool:
@@ -215,34 +214,17 @@ class BenchmarkSettings:
         return self.json is not None or self.save is not None or self.autosave
 
 
-class PluginSettings:
-    """The settings of a session. None: not set."""
+class PluginSettings(Settings):
+    """The settings of a session, by the names of OPTIONS.
 
-    output_dir: Path = Path(OUTPUT_DIR)
-    no_compare: bool = False
-    no_judge: bool = False
-    pin: Pin | None = None
-    save_graph: bool = False
-    plot: bool = False
-    plot_xaxis: str = "run"
-    plot_format: str = "png"
-    timer: str | None = None
-    verify: str | None = None
-    timeout: float | None = None
-    fail_slower: Mapping[Metric, Limit] | None = None
-    ignore_unclear: bool = False
-    json: Path | None = None
-    only: str | None = None
-    skip: str | None = None
-    disable: bool = False
-    fixture: bool = False
-    benchmark: BenchmarkSettings = BenchmarkSettings()
-    """Given in sessions that have the options of pytest-benchmark."""
-    typed: frozenset[str] = frozenset()
-    """Names of the settings whose value is from the command line."""
+    `benchmark` has those of pytest-benchmark. `typed` names the settings whose value is from the command line.
+    """
 
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
+    defaults = {  # noqa: RUF012  # nothing changes it
+        **{option.name: None if option.read else False for option in OPTIONS},
+        "output_dir": Path(OUTPUT_DIR), "plot_xaxis": "run", "plot_format": "png",
+        "benchmark": BenchmarkSettings(), "typed": frozenset(),
+    }  # fmt: skip
 
 
 def settings_of(config: pytest.Config) -> PluginSettings:
@@ -252,25 +234,20 @@ def settings_of(config: pytest.Config) -> PluginSettings:
         pytest.UsageError: a value in pytest's configuration that is not permitted. Such values on the command line were
             refused before.
     """
-    found = {option.name: _value(config, option) for option in OPTIONS}
-    settings = PluginSettings(**{name: value for name, value in found.items() if value is not None})
-    settings.typed = frozenset(name for name in found if config.getoption(f"ptjb_{name}") is not None)
+    found = {option.name: value for option in OPTIONS if (value := _value(config, option)) is not None}
+    typed = frozenset(option.name for option in OPTIONS if config.getoption(f"ptjb_{option.name}") is not None)
     # Like all paths: relative to the shell's folder on the command line, else to the project's.
     here = config.invocation_params.dir
-    is_ours = config.getoption("ptjb_output_dir") is None
-    settings.output_dir = (config.rootpath if is_ours else here) / settings.output_dir
-    settings.json = settings.json and here / settings.json
-    if settings.output_dir.exists() and not settings.output_dir.is_dir():
+    found["output_dir"] = (here if "output_dir" in typed else config.rootpath) / found.get("output_dir", OUTPUT_DIR)
+    if "json" in found:
+        found["json"] = here / found["json"]
+    if found["output_dir"].exists() and not found["output_dir"].is_dir():
         import pytest
 
         raise pytest.UsageError(
-            f"the output folder {str(settings.output_dir)!r} is a file\nexpected a folder, or a new name"
+            f"the output folder {str(found['output_dir'])!r} is a file\nexpected a folder, or a new name"
         )
-    return settings
-
-
-def is_marked(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in MARKERS)
+    return PluginSettings(**found, typed=typed)
 
 
 def _value(config: pytest.Config, option: Option) -> Any:
@@ -351,18 +328,16 @@ def check_marks(marks: Sequence[pytest.Mark], keywords: Keywords = KEYWORDS) -> 
     """Fails the test whose markers have a keyword or a value that is not permitted."""
     import pytest
 
-    listed = ", ".join(sorted(keywords))
     for mark in marks:
         if mark.args:
+            listed = ", ".join(sorted(keywords))
             unnamed = f"the marker {mark.name} was given {mark.args[0]!r} without a name\nexpected keywords: {listed}"
             pytest.fail(unnamed, pytrace=False)
         for name, value in mark.kwargs.items():
             if name not in keywords:
-                import difflib
+                from benchax.errors import one_of
 
-                near = difflib.get_close_matches(name, keywords, n=1)
-                did_you_mean = f"{near[0]!r}? Choices: " if near else ""
-                unknown = f"the marker {mark.name} has no keyword {name!r}\nexpected {did_you_mean}{listed}"
+                unknown = f"the marker {mark.name} has no keyword {name!r}\nexpected {one_of(keywords, name)}"
                 pytest.fail(unknown, pytrace=False)
             is_right, expected = keywords[name]
             if value is not None and not is_right(value):

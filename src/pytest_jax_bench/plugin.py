@@ -78,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not others and config.getoption("benchmark_only", None) is not None:
         from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
-        settings.benchmark = benchmark_plugin.settings_of(config)
-        vars(settings).update(benchmark_plugin.for_ours(config))
+        given = {"benchmark": benchmark_plugin.settings_of(config), **benchmark_plugin.for_ours(config)}
+        vars(settings).update(given)
         config.pluginmanager.add_hookspecs(benchmark_hooks)
     if settings.fixture and not others:
         from pytest_jax_bench import benchmark_plugin
@@ -219,7 +219,7 @@ class SessionReporter:
 
             benchmark_plugin.leave_out(items, only=wanted.only)
         self.left_out = count_left_out(self.config, items)
-        self.config.stash[MARKED] = {item.nodeid: options.marker_of(item) for item in items if options.is_marked(item)}
+        self.config.stash[MARKED] = {item.nodeid: options.marker_of(item) for item in items if options.marks_of(item)}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -19,12 +19,6 @@ from pytest_jax_bench import options
 from pytest_jax_bench.context import BenchContext
 
 
-def test_every_option_is_a_setting_and_the_other_way_round() -> None:
-    ours = [name for name in options.PluginSettings.__annotations__ if name not in ("benchmark", "typed")]
-
-    assert [option.name for option in options.OPTIONS] == ours
-
-
 def test_the_timers_that_are_permitted_are_those_that_there_are() -> None:
     """They are listed twice, since pytest's help must not load JAX."""
     assert set(options.TIMERS) == {"auto", *TIMERS}
