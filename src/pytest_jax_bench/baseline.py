@@ -138,41 +138,36 @@ def judge(old: Row, new: Row, metric: str) -> MetricVerdict:
     """
     if metric in BYTES:
         return _bytes(old, new, metric)
-    if "" in (old["environment"], new["environment"]):
-        return MetricVerdict("unclear", "where the older row was measured is not known")
-    if old["environment"] != new["environment"]:
-        return MetricVerdict("unclear", "they were measured in different environments")
-    if metric != "compile":
-        return _times(old, new, metric)
-    ratio = _ratio(old["compile_ms"], new["compile_ms"])
-    if ratio is None:
-        return MetricVerdict("unclear", "one of them was not measured")
-    return _by_factor(ratio, ratio, COMPILE_FACTOR)
-
-
-def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
-    # Timers have different costs inside their intervals; eager runs are always timed by wall.
-    if kind == "jit" and old["timer"] != new["timer"]:
-        return MetricVerdict("unclear", f"one was timed by {old['timer'] or 'an unknown timer'}, one by {new['timer']}")
-    pairs = [(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median")]
-    least, median = (_ratio(*pair) for pair in pairs)
-    if least is None or median is None:
-        return MetricVerdict("unclear", "one of them has no least and median time")
-    rounds = min(old[f"{kind}_rounds"], new[f"{kind}_rounds"])
-    factor = next((factor for least_rounds, factor in FACTORS if rounds >= least_rounds), None)
-    if factor is None:
-        return MetricVerdict("unclear", f"fewer than {LEAST_ROUNDS} rounds")
-    enough = min((least_rounds for least_rounds, _ in FACTORS if least_rounds > rounds), default=0)
+    is_compile = metric == "compile"
+    columns = ("compile_ms",) if is_compile else (f"{metric}_min_ms", f"{metric}_median_ms")
+    pairs = [(old[column], new[column]) for column in columns]
+    rounds = FACTORS[0][0] if is_compile else min(old[f"{metric}_rounds"], new[f"{metric}_rounds"])
+    factor = COMPILE_FACTOR if is_compile else next((factor for least, factor in FACTORS if rounds >= least), None)
+    environments = (old["environment"], new["environment"])
+    missing = "one of them was not measured" if is_compile else "one of them has no least and median time"
+    doubts = {
+        "where the older row was measured is not known": "" in environments,
+        "they were measured in different environments": environments[0] != environments[1],
+        # Timers have different costs inside their intervals; eager runs are always timed by wall.
+        f"one was timed by {old['timer'] or 'an unknown timer'}, one by {new['timer']}": (
+            metric == "jit" and old["timer"] != new["timer"]
+        ),
+        missing: not all(0 < number < math.inf for pair in pairs for number in pair),
+        f"fewer than {LEAST_ROUNDS} rounds": factor is None,
+    }
+    if factor is None or any(doubts.values()):
+        return MetricVerdict("unclear", next(why for why, is_so in doubts.items() if is_so))
+    ratios = [after / before for before, after in pairs]
+    enough = min((least for least, _ in FACTORS if least > rounds), default=0)
     at = f" at fewer than {enough} rounds" if enough else ""
-    found = _by_factor(min(least, median), max(least, median), factor, at)
+    found = _by_factor(min(ratios), max(ratios), factor, at)
     if found.verdict != "unclear" and min(abs(after - before) for before, after in pairs) < LEAST_CHANGE_MS:
-        return MetricVerdict(
-            "unclear", f"times of two sessions can't resolve changes below {seconds(LEAST_CHANGE_MS / 1e3)}"
-        )
+        least = seconds(LEAST_CHANGE_MS / 1e3)
+        return MetricVerdict("unclear", f"times of two sessions can't resolve changes below {least}")
     return found
 
 
-def _by_factor(low: float, high: float, factor: float, at: str = "") -> MetricVerdict:
+def _by_factor(low: float, high: float, factor: float, at: str) -> MetricVerdict:
     if low >= factor:
         return MetricVerdict("slower", f"{number(low)} times the older one, or more")
     if high <= 1 / factor:
@@ -191,9 +186,3 @@ def _bytes(old: Row, new: Row, metric: str) -> MetricVerdict:
     if metric not in COUNTED:
         return MetricVerdict("unclear", "an observed peak differs from run to run")
     return MetricVerdict("slower" if after > before else "faster", "counted by the compiler")
-
-
-def _ratio(old: float, new: float) -> float | None:
-    if not (math.isfinite(old) and math.isfinite(new)) or min(old, new) <= 0:
-        return None
-    return new / old
