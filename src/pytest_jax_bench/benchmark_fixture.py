@@ -16,7 +16,8 @@ import timeit
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
@@ -46,13 +47,6 @@ class FixtureAlreadyUsed(UsageError):
 
 class ArgumentsGivenTwice(UsageError, TypeError):
     """Also a TypeError, as in pytest-benchmark."""
-
-
-class Request(NamedTuple):
-    """The part of pytest's `request` that a benchmark needs. A whole test has no request."""
-
-    node: pytest.Item
-    config: pytest.Config
 
 
 class BenchmarkFixture:
@@ -193,7 +187,9 @@ class BenchmarkFixture:
                 made.tear_down()
         if self.disabled:
             return fn(*args, **kwargs)
-        bench = JaxBench(Request(self._item, self._item.config))  # pyright: ignore[reportArgumentType]
+        # A whole test has no request.
+        request: Any = SimpleNamespace(node=self._item, config=self._item.config)
+        bench = JaxBench(request)
         bench.rounds, bench.overrides = (rounds, overrides) if rounds and overrides else self._usual()
         renew = bench.overrides.setup
         fn, args, kwargs = unwrap(fn, args, kwargs)

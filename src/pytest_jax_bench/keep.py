@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from benchax import codec
+from benchax.errors import reason_of
 from benchax.model import Environment, Measurement, Remark
 from pytest_jax_bench import baseline, measure
-from pytest_jax_bench.baseline import MetricVerdict
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
@@ -49,8 +49,7 @@ def save_if_wanted(
     try:
         _save(call, measured, context.csv, row, f"{context.nodeid} {call.tag}")
     except Exception as error:  # whatever it is: the row is there, and a picture is no reason to fail
-        first_line = (str(error).splitlines() or [""])[0]
-        return [f"the graph was not saved ({type(error).__name__}: {first_line})"]
+        return [f"the graph was not saved ({reason_of(error)})"]
     return []
 
 
@@ -118,7 +117,7 @@ def keep_measurement(
         notes += save_if_wanted(call, measured, overrides, context, row)
         gated = _run_gate(call, measured, context, old, row)
         if gated and gated.verdict:
-            verdicts["jit"] = MetricVerdict(gated.verdict, gated.text, gated.change)
+            verdicts["jit"] = baseline.MetricVerdict(gated.verdict, gated.text, gated.change)
         elif old:
             verdicts = _judge(old, measured, verdicts, rounds, context)
         notes += gated.notes if gated else ()
@@ -148,10 +147,10 @@ def _run_gate(
 def _judge(
     old: dict[str, Any],
     measured: StepResults,
-    known: dict[str, MetricVerdict],
+    known: dict[str, baseline.MetricVerdict],
     rounds: Rounds,
     context: BenchContext,
-) -> dict[str, MetricVerdict]:
+) -> dict[str, baseline.MetricVerdict]:
     """Lets the two programs decide on the run time, if they may run. Compiling the same program isn't slower or faster
     either."""
     is_left_out = context.settings.no_judge or context.settings.fail_slower or rounds.calls_per_round is not None
@@ -170,7 +169,7 @@ def _make_record(
     call: MeasureCall,
     row: dict[str, Any],
     old: dict[str, Any] | None,
-    verdicts: dict[str, MetricVerdict],
+    verdicts: dict[str, baseline.MetricVerdict],
     gated: fail_slower.GateResult | None,
     notes: list[str],
     measured: StepResults,

@@ -171,10 +171,9 @@ def _take_steps(
             # The second call is a warm-up, or one that observes memory, unless the user asks for few calls.
             is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
             fn = measured.observed = Observed(fn, 1 if is_timed else 2)
-        reach = "samples" if rounds.eager_rounds else "first_run"
         # Observing memory takes two more calls.
         options = base | {"timer": "wall", "verify": "off", "memory": rounds.calls_per_round is None}
-        options |= _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
+        options |= _sampling(rounds.eager_rounds, rounds.eager_warmup)
         case = make_case_of(call, fn, context, jit=False)
         case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
         measured.eager = _run(case, options, {}, context, measured)
@@ -188,9 +187,8 @@ def _take_steps(
             calls=_exact_calls(rounds, rounds.jit_warmup, overrides),
         )
         defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
-        reach = "samples" if rounds.jit_rounds else "first_run" if rounds.jit_warmup else "build"
         # The columns hold the compiler's plan, which needs no further run.
-        options = base | {"memory": False} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
+        options = base | {"memory": False} | _sampling(rounds.jit_rounds, rounds.jit_warmup)
         if rounds.jit_loops > 1:
             options["timer"] = base["timer"] or INSIDE
         measured.jit = _run(case, options, defaults, context, measured)
@@ -202,7 +200,7 @@ def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchConte
     if program is None or measured.error is not None:
         return
     inner = replace(call, fn=None, fn_jit=program.fn, args=program.args, kwargs=program.kwargs)
-    options = base | {"memory": False} | _sampling("build", 0, 0)
+    options = base | {"memory": False} | _sampling(0, 0)
     built = StepResults()
     case = make_case_of(inner, program.fn, context, jit=True)
     measured_program = _run(case, options, {"timer": "wall", "verify": "off"}, context, built)
@@ -261,9 +259,9 @@ def _exact_calls(rounds: Rounds, warmup: int, overrides: Overrides) -> ExactCall
     return ExactCalls(rounds.calls_per_round, warmup, overrides.setup)
 
 
-def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
+def _sampling(rounds: int, warmup: int) -> dict[str, Any]:
     return {
-        "stages": reach,
+        "stages": "samples" if rounds else "first_run" if warmup else "build",
         "max_samples": max(1, rounds),
         "sample_time_s": max(LEAST_SAMPLE_S, SAMPLING_S / max(1, rounds)),
         "max_warmup_s": WARMUP_S * warmup or NO_TIME_S,

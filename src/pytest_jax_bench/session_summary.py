@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,30 +72,26 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
     if verbosity >= -1 and records:
         reporter.write_sep("=", TITLE)
         _tables(reporter, records, settings)
-    if verbosity >= 0 and records:
-        for line in notes(records, settings, verbosity):
-            reporter.write_line(line)
+    lines = notes(records, settings, verbosity) if verbosity >= 0 else []
     if verbosity >= 0 and settings.disable:
-        reporter.write_line("ptjb: nothing was measured (--ptjb-disable)")
+        lines.append("ptjb: nothing was measured (--ptjb-disable)")
     workers = int(config.getoption("numprocesses", 0) or 0) if config.pluginmanager.hasplugin("dsession") else 0
     if verbosity >= 0 and records and workers:
-        reporter.write_line(
+        lines.append(
             f"ptjb: {workers} workers measured one at a time; tests that ran at the same time can have disturbed them"
         )
     # Also with -q: these lines are why the session fails.
-    for line in gate_lines(records, verbosity):
-        reporter.write_line(line)
+    lines += gate_lines(records, verbosity)
     if metrics := unjudged(records, settings):
-        reporter.write_line(
+        lines.append(
             f"UNCLEAR: the limit for {', '.join(metrics)} judged no measurement (--ptjb-fail-slower); -v says why, and "
             "--ptjb-ignore-unclear accepts it"
         )
-    if settings.json is not None:
-        write_json(settings.json, records, session=config.stash[stash.SESSION])
+    for line in lines:
+        reporter.write_line(line)
+    for path in _write_files(config, records, settings):
         if verbosity >= 0:
-            reporter.write_line(f"ptjb: wrote {settings.json}")
-    if settings.benchmark.keeps_documents:
-        _benchmark_files(reporter, records, settings)
+            reporter.write_line(f"ptjb: wrote {path}")
     if settings.plot and records:
         _plots(config, reporter, records)
 
@@ -134,19 +130,21 @@ def _table(reporter: pytest.TerminalReporter, found: SummaryTable) -> None:
         reporter.write_line(line)
 
 
-def _benchmark_files(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
-    from pytest_jax_bench import benchmark_hooks, benchmark_reports
+def _write_files(config: pytest.Config, records: Sequence[Record], settings: PluginSettings) -> Iterator[Path]:
+    wanted = settings.benchmark
+    if settings.json is not None:
+        write_json(settings.json, records, session=config.stash[stash.SESSION])
+        yield settings.json
+    if wanted.keeps_documents:
+        from pytest_jax_bench import benchmark_hooks, benchmark_reports
 
-    wanted, written = settings.benchmark, list[Path]()
-    document = benchmark_hooks.complete_document(reporter.config, benchmark_reports.make_document(records))
-    if wanted.json is not None:
-        written.append(reporter.config.invocation_params.dir / wanted.json)
-        _write(written[0], benchmark_reports.to_text(document))
-    if wanted.save is not None or wanted.autosave:
-        written.append(benchmark_reports.save(settings.output_dir, wanted, document))
-    if reporter.config.get_verbosity() >= 0:
-        for path in written:
-            reporter.write_line(f"ptjb: wrote {path}")
+        document = benchmark_hooks.complete_document(config, benchmark_reports.make_document(records))
+        if wanted.json is not None:
+            path = config.invocation_params.dir / wanted.json
+            _write(path, benchmark_reports.to_text(document))
+            yield path
+        if wanted.save is not None or wanted.autosave:
+            yield benchmark_reports.save(settings.output_dir, wanted, document)
 
 
 def _write(path: Path, text: str) -> None:
@@ -262,20 +260,19 @@ def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[st
 
 
 def write_json(path: Path, records: Sequence[Record], *, session: str) -> None:
+    rows = ("row", "reference")
     document = {
         "format": "ptjb-json",
         "version": VERSION,
         "session": session,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "results": without_nan([{name: record[name] for name in FIELDS} for record in records]),
+        "results": [{name: _without_nan(r[name]) if name in rows else r[name] for name in FIELDS} for r in records],
     }
     _write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
-def without_nan(value: Any) -> Any:
+def _without_nan(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """JSON has no word for NaN and infinities: null."""
-    if isinstance(value, dict):
-        return {k: without_nan(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [without_nan(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if row is None:
+        return None
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
