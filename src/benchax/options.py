@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from benchax.errors import UsageError, one_of
 from benchax.printable import can_name_a_file
-from benchax.units import parse_duration, parse_size
+from benchax.units import parse_duration, parse_size, read_share
 
 GATE = "gate"
 AUDIT = "audit"
@@ -44,14 +44,9 @@ def _bytes(value: Any) -> int:
 
 
 def _share(value: Any) -> float:
-    expected = UsageError("", "a share between 0 and 1, such as 0.02 or 2%")
-    text = str(value).strip()
-    try:
-        result = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise expected from None
+    result = read_share(value)
     if not 0 < result < 1:
-        raise expected
+        raise UsageError("", "a share between 0 and 1, such as 0.02 or 2%")
     return result
 
 

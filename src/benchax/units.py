@@ -22,7 +22,7 @@ _BYTES_READ = BYTES | {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 # From here on a number rounds to 1000 of the smaller unit, and reads better as 1.00 of this one. A little below 0.9995,
 # because neither 0.9995 nor 1e-3 is exact in binary.
 _CARRIES = 0.9995 - 1e-9
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ]*)\s*")
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ%]*)\s*")
 
 
 def seconds(value: float, digits: int = 3) -> str:
@@ -150,6 +150,13 @@ def parse_size(text: str | float) -> int:
         UsageError: not a number with one of the units B, KiB … TiB, kB … TB.
     """
     return round(_parse(text, _BYTES_READ, "a size such as 4096, 64MiB or 2GB"))
+
+
+def read_share(given: object) -> float:
+    """0.02, "0.02" and "2%" as 0.02; NaN if it is none of these, so that no bound holds."""
+    match = _QUANTITY.fullmatch(str(given))
+    divisor = {"": 1, "%": 100}.get(match[2]) if match else None
+    return float(match[1]) / divisor if match and divisor else math.nan
 
 
 def _parse(text: str | float, scales: dict[str, float], expected: str) -> float:

@@ -29,7 +29,7 @@ from typing import Any, Literal, cast
 from benchax.errors import UsageError, one_of
 from benchax.model import METRICS, CaseId, Comparison, Metric
 from benchax.options import GATE, project_table
-from benchax.units import count, parse_seconds, parse_size, percent, seconds, size
+from benchax.units import count, parse_seconds, parse_size, percent, read_share, seconds, size
 
 FINE, SLOWER, ERROR, UNCLEAR = 0, 1, 2, 3
 """Exit codes."""
@@ -171,16 +171,11 @@ def parse(text: str) -> dict[Metric, Limit]:
     Raises:
         UsageError: an unknown metric, or an invalid limit.
     """
-    found: dict[Metric, Limit] = {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        metric = _metric(name.strip()) if equals else "run"
-        found[metric] = limit_of(value if equals else name, metric)
-    return found
+    parts = [part.partition("=") for part in text.split(",")]
+    return _limits({name.strip() if equals else "run": value if equals else name for name, equals, value in parts})
 
 
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
-_SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 _AMOUNTS: dict[str, tuple[Callable[[str], float], str]] = {
     "s": (parse_seconds, "5%, 20us or 5%+20us"),
     "B": (parse_size, "5%, 64KiB, 5%+64KiB, or 0 for any"),
@@ -200,10 +195,9 @@ def limit_of(text: object, metric: Metric) -> Limit:
     for part in map(str.strip, str(text).split("+")):
         if _NUMBER.fullmatch(part) and METRICS[metric] == "s" and float(part):
             raise UsageError(f"the limit {text!r} for {metric} has no unit", example, f"{part}% or {part}ms")
-        share = _SHARE.fullmatch(part)
-        kind = "relative" if share else "absolute"
+        kind = "relative" if part.endswith("%") else "absolute"
         try:
-            value = float(share[1]) / 100 if share else read(part)
+            value = read_share(part) if kind == "relative" else read(part)
         except (UsageError, ValueError):
             value = math.nan
         if kind in found or part.startswith("-") or not 0 <= value < math.inf:

@@ -7,7 +7,6 @@ leaves it unclear, the processor time is a second measure (`judge_cpu_time`).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -16,7 +15,7 @@ from benchax import units
 from benchax.errors import UsageError
 from benchax.model import Block, Comparison, Environment, Failure, Metric
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN, Ratio, Verdict, least_change, ratio_of, verdict
-from benchax.units import percent
+from benchax.units import percent, read_share
 
 SAME_PROGRAM = "the same program: nothing was timed"
 BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN = 0.05, 0.20
@@ -203,7 +202,6 @@ def busy_cores(samples: Iterable[tuple[Sequence[float], Sequence[float]]]) -> fl
 
 FINEST, COARSEST = 0.005, 0.20
 """Below the first, buffers and executables alone differ by as much, however many of them are drawn."""
-_SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(%?)")
 
 
 def resolution_of(given: float | str | None) -> float:
@@ -214,9 +212,8 @@ def resolution_of(given: float | str | None) -> float:
     """
     if given is None:
         return SAME_WITHIN
-    match = _SHARE.fullmatch(str(given).strip())
-    share = float(match[1]) / (100 if match[2] else 1) if match else None
-    if share is None or not FINEST <= share <= COARSEST:
+    share = read_share(given)
+    if not FINEST <= share <= COARSEST:
         raise UsageError(
             f"invalid resolution {given!r}",
             f"a share between {100 * FINEST:g} % and {100 * COARSEST:g} %: 1%, or 0.01",
