@@ -198,13 +198,13 @@ def git_state(folder: Path, besides: Path | None = None) -> GitState:
         besides: a folder that is not looked at.
     """
     folder = folder if folder.is_dir() else folder.parent
-    head = _git(folder, "rev-parse", "--show-toplevel", "HEAD", "--symbolic-full-name", "HEAD")
+    head = ask_git(folder, "rev-parse", "--show-toplevel", "HEAD", "--symbolic-full-name", "HEAD")
     if head is None:
         return GitState()
     top, commit, ref = head.split("\n")[:3]
     branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
     # The user's own settings may hide untracked files from `status`.
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=normal", *_without(besides, Path(top)))
+    changes = ask_git(folder, "status", "--porcelain", "--untracked-files=normal", *_without(besides, Path(top)))
     return GitState(commit, branch, None if changes is None else bool(changes))
 
 
@@ -216,7 +216,7 @@ def _without(folder: Path | None, top: Path) -> tuple[str, ...]:
     return ("--", ":(top)", f":(top,exclude,literal){inside.relative_to(top).as_posix()}")
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def ask_git(folder: Path, *arguments: str) -> str | None:
     """Returns git's answer; None if git is not there, fails, or takes too long."""
     # fsmonitor would leave a process behind, which then disturbs what is measured.
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
