@@ -171,7 +171,8 @@ def worst_of(leaves: Sequence[LeafComparison], against: Against) -> Numerics:
     """The Numerics of the worst leaf, on behalf of all."""
     if not leaves:
         return Numerics(against, agrees=True)
-    worst = max(leaves, key=_badness)
+    # If several leaves are equally far off (usually not at all), describe one that has a tolerance.
+    worst = max(leaves, key=lambda leaf: (not leaf.agrees, leaf.excess, -1.0 if leaf.compiled is None else leaf.bound))
     nonfinite = sum(leaf.found.nonfinite for leaf in leaves)
     return replace(worst.numerics, worst=worst.numerics.worst if worst.excess else "", nonfinite=nonfinite)
 
@@ -193,11 +194,6 @@ def tolerance_between_programs(dtype: Any) -> float:
     bits = jnp.finfo(dtype).bits if jnp.issubdtype(dtype, np.floating) else 64
     units = {16: 8, 8: 1}.get(int(bits))
     return units * float(jnp.finfo(dtype).eps) if units else tolerance(dtype)
-
-
-def _badness(leaf: LeafComparison) -> tuple[bool, float, float]:
-    # If several leaves are equally far off (usually not at all), describe one that has a tolerance.
-    return not leaf.agrees, leaf.excess, -1.0 if leaf.compiled is None else leaf.bound
 
 
 def describe_nonfinite(tree: Any) -> str:
@@ -309,21 +305,14 @@ def _extremes(a: np.ndarray, b: np.ndarray) -> _Extremes:
         found = _Extremes(
             largest=max(found.largest, float(distance.max())),
             scale=max(found.scale, float(magnitude.max())),
-            ulp=max(found.ulp, _ulp(distance, magnitude, a.dtype)),
-            nonfinite=found.nonfinite + (0 if mismatched is None else _elements(mismatched, piece.size)),
+            ulp=max(found.ulp, float((distance / _spacing(magnitude, a.dtype)).max()) if distance.any() else 0.0),
+            # An element with two parts is not finite if one of them is not.
+            nonfinite=found.nonfinite
+            + (0 if mismatched is None else int(mismatched.reshape(piece.size, -1).any(axis=1).sum())),
             where=start + int(ranked.argmax()) // (ranked.size // piece.size) if is_further else found.where,
         )
     # A difference from what is not finite has no size.
     return found._replace(largest=math.inf, ulp=math.inf) if found.nonfinite else found
-
-
-def _elements(mismatched: np.ndarray, size: int) -> int:
-    """How many of `size` elements have a part that is true."""
-    return int(mismatched.reshape(size, -1).any(axis=1).sum())
-
-
-def _ulp(distance: np.ndarray, magnitude: np.ndarray, dtype: np.dtype) -> float:
-    return float((distance / _spacing(magnitude, dtype)).max()) if distance.any() else 0.0
 
 
 def _distances(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
