@@ -31,7 +31,6 @@ from benchax.cli.console import (
     at_terminal,
     check_writable,
     collect_cases,
-    line,
     note,
     show,
     show_list,
@@ -75,7 +74,12 @@ def audit(
     ] = False,
     output: JsonFile = None,
     sarif: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write SARIF to FILE; code hosts show it next to the lines.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write SARIF to FILE; code hosts show it next to the lines.",
+            callback=check_writable,
+        ),
     ] = None,
     html: Html = None,
     is_verbose: Verbose = False,
@@ -90,7 +94,6 @@ def audit(
     command: list[str] = ctx.meta.get(COMMAND, [])
     if fail_on is not None and fail_on not in SEVERITIES:
         raise UsageError(f"invalid --fail-on {fail_on!r}", one_of(SEVERITIES, fail_on))
-    check_writable(output, sarif, html)
     if command and what:
         raise UsageError(f"{what[0]!r} is given with a command", "one of them")
     if command and as_json and output is None:
@@ -149,12 +152,7 @@ def _functions(
     for case in cases:
         # A log gets no line for each rule.
         found = with_progress(lambda report, case=case: audit_case(case, ids, **limits, report=report), None)
-        if as_json:
-            line(json.dumps(found.asdict()))
-        else:
-            if audits:
-                line("")
-            show(document(found, is_full))
+        show(json.dumps(found.asdict()) if as_json else document(found, is_full), is_next=bool(audits))
         audits.append(found)
     remarks = [remark for found in audits for remark in found.remarks if remark.severity == "error"]
     was_left_out = any(remark.code in (NOT_BUILT, NOT_CALLED) for remark in remarks)
@@ -187,17 +185,13 @@ def checklist(
     """
     from benchax.auditing.checklist import walk_checklist
 
-    check_writable(html)
     limits = _limits_of_functions(given)
     cases, code = collect_cases(what or ["."], pattern, params or [])
     was_left_out, documents = False, []
     for case in cases:
         each, trial = with_progress(lambda report, case=case: walk_checklist(case, **limits, report=report))
         documents.append(document_of_checklist(each))
-        if as_json:
-            line(json.dumps(each.asdict()))
-        else:
-            show(documents[-1])
+        show(json.dumps(each.asdict()) if as_json else documents[-1])
         was_left_out |= trial.obstacle is not None or trial.is_unbuilt
     write_documents(html, list_parts(f"Checklists of {plural(len(documents), 'function')}", documents))
     raise typer.Exit(2 if was_left_out else code)

@@ -38,8 +38,6 @@ from benchax.cli.console import (
     Plot,
     Resolution,
     Store,
-    check_drawable,
-    check_writable,
     line,
     note,
     printing_to_stderr,
@@ -132,8 +130,6 @@ def compare(
     The exit code is 3 if a limit judged no case. With --fail-unclear, it is also 3 if a verdict is unclear.
     """
     words = what or []
-    check_drawable(plot)
-    check_writable(html)
     limit_s = given.pop("max_time_s")
     of_versions = {
         "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
@@ -144,10 +140,7 @@ def compare(
     if ref is None and jax is None and words and is_function(words[0]):
         _refuse(of_versions, "functions", "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline")
         found = compare_functions(words, given, baseline, is_jitted=not no_jit, resolution=resolution, limit_s=limit_s)
-        if as_json:
-            line(json.dumps(found.asdict()))
-        else:
-            show(document(found, has_asides=False))
+        show(json.dumps(found.asdict()) if as_json else document(found, has_asides=False))
         code = 2 if any(c.failure for c in found) else int(any(c.differs for c in found))
         _write(found, plot, html)
         raise typer.Exit(code)
@@ -158,7 +151,10 @@ def compare(
     gate = gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
     suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
     del suite["memory_limit_bytes"]
-    fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
+    fine = {
+        "resolution": SAME_WITHIN if resolution is None else resolution,
+        "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"],
+    }
     call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", UNSTORED)
@@ -192,7 +188,6 @@ def _choose(
 
     if jax is not None:
         return partial(compare_jax, jax, words or ".")
-    fine = {**fine, "resolution": SAME_WITHIN if fine["resolution"] is None else fine["resolution"]}
     if ref is not None:
         return partial(compare_ref, ref, words or ".", **of_ref, **fine)
     if _is_stored(words):
@@ -230,7 +225,7 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
 
     if as_json:
         for c in found:
-            line(codec.encode(c))
+            show(codec.encode(c))
     elif found:
         show(document(found, has_asides=False))
     else:
@@ -251,14 +246,10 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
 
 def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:
     write_page(html, found)
-    if plot is None:
-        return
-
-    if not found.of("run"):
+    if plot is not None and not found.of("run"):
         note("nothing was drawn: no run times were compared")
-        return
-    write_figure(plot, figure(found))
-    note(f"figure drawn to {plot}")
+    else:
+        write_figure(plot, "figure", lambda: figure(found))
 
 
 # ---- functions by name -----------------------------------------------------------------------------------------------
@@ -430,11 +421,8 @@ def history(
 ) -> None:
     """Show comparisons with a baseline from commit to commit, and where the level changed."""
 
-    check_drawable(plot)
-    check_writable(html)
     database = open_listed_store(store)
-    every = _series(database, metric)
-    chosen = _choose_series(every, case, baseline, metric)
+    every, chosen = _choose_series(database, case, baseline, metric)
     if plot is not None and len(chosen) > 1:
         raise UsageError(
             f"--plot {str(plot)!r} draws one case, and these are {len(chosen)}", one_of({s.case.label for s in chosen})
@@ -442,7 +430,7 @@ def history(
     histories = [make_history(stored(database, s.case, s.metric, s.baseline)) for s in chosen]
     if as_json:
         for found in histories:
-            line(json.dumps(plain_history(found), allow_nan=False))
+            show(json.dumps(plain_history(found), allow_nan=False))
     elif len(histories) == 1:
         show(reporting_of.document(histories[0]))
         shown = chosen[0]
@@ -450,58 +438,47 @@ def history(
             note(f"also compared with: {', '.join(others)}; choose by --baseline")
     else:
         show(Document((reporting_of.overview(histories),)))
-    if plot is not None:
-        write_figure(plot, reporting_of.figure(histories[0]))
-        note(f"history drawn to {plot}")
+    write_figure(plot, "history", lambda: reporting_of.figure(histories[0]))
     write_documents(html, reporting_of.documents_of_all(histories) if html else ())
 
 
-def _series(store: DatabaseStore, metric: str) -> list[Series]:
-    """Lists all series of that metric.
+def _choose_series(
+    store: DatabaseStore, case: str | None, baseline: str | None, metric: str
+) -> tuple[list[Series], list[Series]]:
+    """Returns (all series by that metric, one of each chosen case): with the requested baseline, or the baseline of its
+    newest comparison.
 
     Raises:
-        UsageError: there is no such metric, or the store has no comparison by it.
+        UsageError: there is no such metric, no comparison by it, no such case, or it was never compared with that
+            baseline.
     """
-
     if metric not in METRICS:
         raise UsageError(f"there is no metric {metric!r}", one_of(METRICS, metric))
-    every = list_series(store)
-    if not every:
+    known = list_series(store)
+    if not known:
         raise UsageError(
             f"no comparisons yet in {store.where}",
             "comparisons with a baseline",
             "name a run with `benchax baseline set NAME`, then run `benchax compare NAME` at each commit",
         )
-    found = [series for series in every if series.metric == metric]
-    if not found:
-        raise UsageError(f"nothing in {store.where} was compared by {metric!r}", one_of({s.metric for s in every}))
-    return found
-
-
-def _choose_series(every: Sequence[Series], case: str | None, baseline: str | None, metric: str) -> list[Series]:
-    """Returns one series for each chosen case: with the requested baseline, or the baseline of its newest comparison.
-
-    Raises:
-        UsageError: no such case, or it was never compared with that baseline.
-    """
-    found = [series for series in every if case is None or _is_meant(series, case)]
-    if not found:
-        labels = {s.case.label for s in every} | {s.case.name for s in every}
+    every = [series for series in known if series.metric == metric]
+    if not every:
+        raise UsageError(f"nothing in {store.where} was compared by {metric!r}", one_of({s.metric for s in known}))
+    meant = [series for series in every if case is None or _is_meant(series, case)]
+    if not meant:
         raise UsageError(
             f"no comparison of a case {case!r} by {metric!r}",
-            one_of(labels, case),
+            one_of({s.case.label for s in every} | {s.case.name for s in every}, case),
             "`benchax compare NAME` compares the cases that NAME, a baseline, has",
         )
-    if baseline is not None:
-        names = {series.baseline for series in found}
-        found = [series for series in found if series.baseline == baseline]
-        if not found:
-            raise UsageError(
-                f"{case or 'no case'} was {'never ' if case else ''}compared with a baseline {baseline!r}",
-                one_of(names, baseline),
-            )
+    found = [series for series in meant if baseline in (None, series.baseline)]
+    if not found:
+        raise UsageError(
+            f"{case or 'no case'} was {'never ' if case else ''}compared with a baseline {baseline!r}",
+            one_of({series.baseline for series in meant}, baseline),
+        )
     newest = {series.case: series for series in found}  # the last of each case: listed oldest first
-    return sorted(newest.values(), key=lambda series: series.case.label)
+    return every, sorted(newest.values(), key=lambda series: series.case.label)
 
 
 def _is_meant(series: Series, case: str) -> bool:

@@ -29,12 +29,9 @@ from benchax.progress import Listener, round_seconds, show_progress
 from benchax.units import read_duration, seconds
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from benchax.case import Case
     from benchax.grids.result import GridResult
     from benchax.hooks.command import EndedCommand
-    from benchax.model import Measurement
     from benchax.renderers import SavedAsPage
     from benchax.reporting.document import Document
 
@@ -42,12 +39,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def show(document: Document, *, is_aside: bool = False) -> None:
+def show(found: Document | str, *, is_aside: bool = False, is_next: bool = False) -> None:
     """Prints a document as wide as the terminal, or as COLUMNS says. In a pipe, it breaks no row of a table.
+    JSON is printed as it is.
 
     Args:
         is_aside: print to stderr, because stdout belongs to the user's program.
+        is_next: an empty line separates it from the document before it.
     """
+    if isinstance(found, str):
+        print(found, flush=True)  # whoever reads may want it before the next case is done
+        return
+    if is_next:
+        line("")
     from rich.console import Console
 
     from benchax.reporting import terminal
@@ -55,13 +59,10 @@ def show(document: Document, *, is_aside: bool = False) -> None:
     console = Console(highlight=False, stderr=is_aside)
     if console.is_terminal:
         # A table folds if its columns allow it, and a wider one must keep its end.
-        console.print(terminal.render(document, console.width), soft_wrap=True)
+        console.print(terminal.render(found, console.width), soft_wrap=True)
     else:
-        print(terminal.to_text(document, _width(console)), file=console.file, flush=is_aside)
-
-
-def _width(console: Console) -> int | None:
-    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
+        width = console.width if "COLUMNS" in os.environ else None
+        print(terminal.to_text(found, width), file=console.file, flush=is_aside)
 
 
 def show_list(lines: Sequence[Sequence[str]]) -> None:
@@ -115,14 +116,6 @@ def silence(*streams: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
 
 
-def print_json(rows: Sequence[Measurement]) -> None:
-    """Prints one document per line, in the form that `benchax.load` reads."""
-    from benchax import codec
-
-    for row in rows:
-        print(codec.encode(row), flush=True)  # whoever reads may want it before the next case is done
-
-
 def printing_to_stderr(work: Callable[[], T]) -> T:
     """Runs the user's code. Its output goes to stderr, because stdout is for results."""
     with redirect_stdout(sys.stderr):
@@ -147,26 +140,26 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 #
-# Check the file before an hour of measuring, not after it.
+# Options check their file when they are read: before an hour of measuring, not after it.
 
 
 DRAWN = (".png", ".svg", ".pdf")
 
 
-def check_writable(*paths: Path | None) -> None:
-    """Raises `UsageError` if a file cannot have that name."""
-    for path in paths:
-        if path is not None and not _can_be(path):
-            raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
+def check_writable(path: Path | None) -> Path | None:
+    """Returns the path. Raises `UsageError` if a file cannot have that name."""
+    if path is not None and not _can_be(path):
+        raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
+    return path
 
 
-def check_drawable(plot: Path | None) -> None:
+def check_drawable(plot: Path | None) -> Path | None:
     """Checks the file of a figure like `check_writable`. Also raises `MissingPackage` without matplotlib."""
-    if plot is None:
-        return
-    if plot.suffix not in DRAWN or not _can_be(plot):
-        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
-    require("matplotlib", doing="--plot")
+    if plot is not None:
+        if plot.suffix not in DRAWN or not _can_be(plot):
+            raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
+        require("matplotlib", doing="--plot")
+    return plot
 
 
 def _can_be(path: Path) -> bool:
@@ -183,12 +176,17 @@ def write_text(file: Path, text: str) -> None:
         raise _refuse(file, error) from error
 
 
-def write_figure(plot: Path, figure: Any) -> None:
-    """Saves matplotlib's figure. Raises `UsageError` with the reason of the operating system."""
+def write_figure(plot: Path | None, what: str, draw: Callable[[], Any]) -> None:
+    """Saves the figure of matplotlib that `draw` makes, if there is a file for it. Raises `UsageError` with the reason
+    of the operating system.
+    """
+    if plot is None:
+        return
     try:
-        figure.savefig(plot)
+        draw().savefig(plot)
     except OSError as error:
         raise _refuse(plot, error) from error
+    note(f"{what} drawn to {plot}")
 
 
 def write_page(file: Path | None, result: SavedAsPage | GridResult) -> None:
@@ -343,12 +341,19 @@ On = Annotated[
         help="Measure on Ray nodes: HOST:PORT, ray://HOST:PORT, or ray, which starts one here (this machine).",
     ),
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it to FILE: .png, .svg, .pdf.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw it to FILE: .png, .svg, .pdf.", callback=check_drawable),
+]
 Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write everything, with charts, to one HTML file.")
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Write everything, with charts, to one HTML file.", callback=check_writable
+    ),
 ]
 JsonFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write everything to FILE, as JSON.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write everything to FILE, as JSON.", callback=check_writable),
 ]
 Reasons = Annotated[
     bool, typer.Option("--verbose", "-v", help="Give the reason for each number that was not measured.")

@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
+from importlib.resources import files
 from typing import Annotated, Any
 
 import typer
@@ -103,11 +102,9 @@ def _watch(store: str | None) -> int:
 
 def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
     """Returns the loops of `watching/example.py`. They run under that name, so that reasons point to example.py:27."""
-    spec = importlib.util.find_spec("benchax.watching.example")
-    assert spec is not None
-    assert spec.origin is not None
+    source = files("benchax.watching").joinpath("example.py").read_text(encoding="utf-8")
     found: dict[str, Any] = {"__name__": "example"}
-    exec(compile(Path(spec.origin).read_text(encoding="utf-8"), "example.py", "exec"), found)
+    exec(compile(source, "example.py", "exec"), found)
     return found["LOOPS"]
 
 

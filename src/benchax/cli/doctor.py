@@ -6,11 +6,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import COMMAND_LINE, Given, line, note, show, takes_options
+from benchax.cli.console import COMMAND_LINE, Given, note, show, takes_options
 from benchax.comparing.error_rates import ErrorRates
 from benchax.environment import capture
 from benchax.errors import UsageError
@@ -51,10 +51,8 @@ def doctor(
 
     note(f"observing this machine for {duration_s:g} s …")
     found = examine(duration_s)
-    if as_json:
-        line(json.dumps(dataclasses.asdict(found), indent=2))
-    else:
-        show(Document((Paragraph(_answer(found)), Facts((_section(found),)), *list_remarks(found.advice))))
+    shown = Document((Paragraph(_answer(found)), Facts((_section(found),)), *list_remarks(found.advice)))
+    show(json.dumps(dataclasses.asdict(found), indent=2) if as_json else shown)
 
 
 # ---- --aa -------------------------------------------------------------------------------------------------------
@@ -78,10 +76,8 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
     finally:  # also after Ctrl-C
         if found is None:
             note("no round was finished, so nothing is known")
-        elif as_json:
-            line(json.dumps(to_plain_data(found), indent=2))
         else:
-            show(document_of_error_rates(found))
+            show(json.dumps(to_plain_data(found), indent=2) if as_json else document_of_error_rates(found))
 
 
 # ---- this machine -----------------------------------------------------------------------------------------------
@@ -143,8 +139,5 @@ def env(as_json: Annotated[bool, typer.Option("--json", help="Write one JSON obj
     """Show the environment that benchax stores with every row."""
 
     found = capture(Path.cwd())
-    if as_json:
-        facts: dict[str, Any] = {**dataclasses.asdict(found), "fingerprint": found.fingerprint}
-        line(json.dumps(facts, indent=2))
-    else:
-        show(Document((Facts((environment(found),), "words"),)))
+    plain = dataclasses.asdict(found) | {"fingerprint": found.fingerprint}
+    show(json.dumps(plain, indent=2) if as_json else Document((Facts((environment(found),), "words"),)))

@@ -16,8 +16,6 @@ from benchax.cli.console import (
     JsonFile,
     NoJit,
     Params,
-    check_writable,
-    line,
     printing_to_stderr,
     show,
     show_list,
@@ -80,7 +78,6 @@ def experiment(
     from benchax.experiments.experiment import run_experiment, time_limit
     from benchax.experiments.lab import WorkerLab
 
-    check_writable(output, html)
     names, settings = split_names(variants), dict(map(_setting, given or []))
     effort = Effort(max_time_s=time_limit(options.pop("max_time_s"), names))
     case = _case(what or [], params or [], no_jit)
@@ -95,10 +92,7 @@ def experiment(
     if output is not None:
         write_text(output, plain + "\n")
     write_page(html, found)
-    if as_json:
-        line(plain)
-    else:
-        show(document(found))
+    show(plain if as_json else document(found))
     raise typer.Exit(2 if found.baseline.status == "failed" else 0)
 
 

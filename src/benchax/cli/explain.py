@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from benchax import errors
-from benchax.cli.console import line, show_list
+from benchax.cli.console import line, show, show_list
 from benchax.codes import FAILURES, REMARKS
 from benchax.errors import UsageError, one_of
 
@@ -40,7 +40,7 @@ def explain(
         raise UsageError(f"there is no code {code!r}", one_of({each.code for each in known}, code))
     if as_json:
         for each in found:
-            line(json.dumps(each._asdict()))
+            show(json.dumps(each._asdict()))
     elif not code:
         show_list([(each.code, each.kind, each.text) for each in found])
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +21,7 @@ from benchax.cli.store import open_listed_store
 from benchax.codec import VERSION_KEY
 from benchax.comparing.ranking import Comparisons
 from benchax.discovery import matches
+from benchax.environment import ask_git
 from benchax.errors import FormatError, StoreError, UsageError
 from benchax.json_values import decode_value
 from benchax.model import METRICS, Comparison, Measurement
@@ -112,16 +112,13 @@ def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
 
 def _date(commit: str) -> int:
     """Returns the time of the commit, in seconds since 1970. Raises `UsageError` if git doesn't know it."""
-
-    command = ["git", "show", "--no-patch", "--format=%ct", commit, "--"]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, text=True)
-        return int(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+    answer = ask_git(Path(), "show", "--no-patch", "--format=%ct", commit, "--")
+    if answer is None:
         raise UsageError(
             f"git does not know commit {commit[:12]} here, and asv needs its date",
             "a working directory inside the repository that was measured",
-        ) from error
+        )
+    return int(answer)
 
 
 # ---- benchax report --------------------------------------------------------------------------------------------------
@@ -140,13 +137,14 @@ def report(
             "experiment, an audit or a checklist; the trace of a profile.",
         ),
     ] = "last",
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.")] = DEFAULT,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.", callback=check_writable)
+    ] = DEFAULT,
     pattern: Pattern = "",
     store: Store = None,
 ) -> None:
     """Write stored results as a page: all numbers and interactive charts in one file."""
 
-    check_writable(output)
     save_page(output, _documents(what, pattern, store))
     note(f"{output}: {size(output.stat().st_size)}")
 
@@ -179,7 +177,7 @@ def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
 
 def _choose(rows: Sequence[Measurement], what: str, pattern: str) -> Rows:
 
-    chosen = tuple(m for m in rows if not pattern or matches(m.case, pattern))
+    chosen = tuple(m for m in rows if matches(m.case, pattern))
     if rows and not chosen:
         raise UsageError(f"no case of {what!r} is called {pattern!r}", "a part of a name, or a pattern with * or ?")
     return Rows(chosen)

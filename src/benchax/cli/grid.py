@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax import codec
 from benchax.cli.compare import is_function, labels
 from benchax.cli.console import (
     Given,
@@ -31,7 +32,6 @@ from benchax.cli.console import (
     check_writable,
     line,
     note,
-    print_json,
     printing_to_stderr,
     show,
     takes_options,
@@ -82,9 +82,12 @@ def grid(
         typer.Option(metavar="RUN", help="Measure only missing cells of a run: id, last, last~1, a baseline."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per cell to stdout.")] = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the times to FILE.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the times to FILE.", callback=check_writable)
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw a heat map to FILE: .png, .svg, .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a heat map to FILE: .png, .svg, .pdf.", callback=check_drawable),
     ] = None,
     html: Html = None,
     fill: Annotated[
@@ -99,17 +102,13 @@ def grid(
     """
     resumed = True if resume == "last" else resume
     given |= {"trials": trials, "fill": fill, "compare": compare, "resume": resumed}
-    check_writable(csv, html)
-    check_drawable(plot)
     functions, data, settings = read(file)
     settings |= {name: value for name, value in given.items() if value is not None}
     code, result = measure(functions, data, settings, as_json=as_json, on=on, folder=file.resolve().parent)
     if csv is not None:
         result.to_csv(csv)
         note(f"times written to {csv}")
-    if plot is not None:
-        write_figure(plot, result.plot())
-        note(f"heat map drawn to {plot}")
+    write_figure(plot, "heat map", result.plot)
     write_page(html, result)
     raise typer.Exit(code)
 
@@ -179,7 +178,8 @@ def measure(
     result = result_of(run)
     try:
         if as_json:
-            print_json(list(result.measurements))
+            for row in result.measurements:
+                show(codec.encode(row))
         else:
             show(rendering.document(result))
     finally:  # also when stdout is closed or full
@@ -257,7 +257,6 @@ def compiled_grid(
     """
     from benchax.compiled_grids.compiled import compiled_grid as make_grid
 
-    check_writable(html)
     seed = given.pop("seed") or 0
     functions, data = printing_to_stderr(lambda: read_words(what, params or [], seed))
     h = make_grid(functions, repeats=repeats, **given)

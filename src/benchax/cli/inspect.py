@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +24,6 @@ from benchax.cli.console import (
     What,
     check_writable,
     collect_cases,
-    line,
     note,
     printing_to_stderr,
     with_progress,
@@ -80,7 +78,13 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per case to stdout.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead; a graph becomes SVG."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write to FILE instead; a graph becomes SVG.",
+            callback=check_writable,
+        ),
     ] = None,
     html: Html = None,
 ) -> None:
@@ -88,16 +92,22 @@ def inspect(
     from benchax.inspecting.inspect import inspect_case
 
     parts = _parts(show or [], output)
-    _check(diff, exit_code, time, as_json, parts, output)
-    check_writable(html)
-    if html is not None and diff is not None:
-        raise UsageError("--html with --diff", "one of them: a page shows one inspection")
+    _check(diff, exit_code, time, as_json, parts, html)
     cases, code = collect_cases(what or ["."], pattern, params or [])
-    sink = _Sink(None if GRAPH in parts else output)
+    shown, file = list[Document | str](), None if GRAPH in parts else output
     if diff is not None:
+        from benchax.inspecting.differences import differences
+
         selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
-        code = code or _differences(cases, selection, diff, parts, sink, full=full, as_json=as_json) * exit_code
-        raise typer.Exit(code)
+        changes = printing_to_stderr(lambda: differences(cases, selection, diff, note))
+        for change in changes:
+            _add(
+                shown,
+                json.dumps(change.asdict()) if as_json else document_of_difference(change, parts, full=full),
+                file,
+            )
+        _write(shown, file, as_json)
+        raise typer.Exit(code or int(exit_code and any(not change.is_none for change in changes)))
     if html is not None and len(cases) != 1:
         raise UsageError(f"a page of {len(cases)} inspections", "a single case", "choose one: --filter")
     if GRAPH in parts and len(cases) != 1:
@@ -105,57 +115,37 @@ def inspect(
     for case in cases:
         try:
             found = with_progress(lambda report, case=case: inspect_case(case, report), None)
-            _show(case, found, parts, sink, full=full, as_json=as_json, time=time)
+            if parts != [GRAPH]:
+                _add(shown, codec.encode(found) if as_json else _document(case, found, parts, full, time), file)
         except BenchaxError as error:
             note(f"error: {error}")
             code = 2
-            continue
-        if GRAPH in parts and output is not None:
-            _draw(found, output)
-        write_page(html, found)
-    sink.close()
+        else:
+            if GRAPH in parts and output is not None:
+                _draw(found, output)
+            write_page(html, found)
+    _write(shown, file, as_json)
     raise typer.Exit(code)
 
 
-@dataclass
-class _Sink:
-    """Sends results to stdout at once, or as plain text to a file when all are done."""
-
-    output: Path | None
-    texts: list[str] = field(default_factory=list[str])
-
-    def add_json(self, text: str) -> None:
-        if self.output:
-            self.texts.append(text)
-        else:
-            line(text)
-
-    def add(self, found: Document) -> None:
-        if self.output is None:
-            if self.texts:
-                line("")
-            console.show(found)
-        self.texts += [*([""] if self.texts else []), to_text(found) if self.output else ""]
-
-    def close(self) -> None:
-        if self.output is not None:
-            write_text(self.output, "".join(f"{text}\n" for text in self.texts))
+def _add(shown: list[Document | str], found: Document | str, file: Path | None) -> None:
+    """Shows a document or a line of JSON at once, unless all of them go to a file."""
+    if file is None:
+        console.show(found, is_next=bool(shown))
+    shown.append(found)
 
 
-def _show(
-    case: Case, found: Inspection, parts: Sequence[str], sink: _Sink, *, full: bool, as_json: bool, time: bool
-) -> None:
+def _write(shown: Sequence[Document | str], file: Path | None, as_json: bool) -> None:
+    """Writes what `_add` did not show."""
+    if file is not None:
+        texts = [each if isinstance(each, str) else to_text(each) for each in shown]
+        write_text(file, ("\n" if as_json else "\n\n").join(texts) + "\n" * bool(texts))
 
-    if as_json:
-        sink.add_json(codec.encode(found))
-        return
-    drawable = [part for part in parts if part != GRAPH]
-    if parts and not drawable:
-        return
-    chosen = drawable or ["overview"]
-    needs_roof = not {"overview", "cost"}.isdisjoint(chosen) or time
-    roof = _roof(case, found, time) if needs_roof else None
-    sink.add(inspection.document(found, chosen, full=full, roof=roof))
+
+def _document(case: Case, found: Inspection, parts: Sequence[str], full: bool, time: bool) -> Document:
+    chosen = [part for part in parts if part != GRAPH] or ["overview"]
+    needs_roof = time or not {"overview", "cost"}.isdisjoint(chosen)
+    return inspection.document(found, chosen, full=full, roof=_roof(case, found, time) if needs_roof else None)
 
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
@@ -180,29 +170,6 @@ def _draw(found: Inspection, output: Path) -> None:
     note(f"graph drawn to {output}")
 
 
-def _differences(
-    cases: Sequence[Case],
-    selection: Selection,
-    other: str,
-    parts: Sequence[str],
-    sink: _Sink,
-    *,
-    full: bool,
-    as_json: bool,
-) -> int:
-    """Shows the differences. Returns 1 if there are any."""
-    from benchax.inspecting.differences import differences
-
-    found = printing_to_stderr(lambda: differences(cases, selection, other, note))
-    for each in found:
-        if as_json:
-            sink.add_json(json.dumps(each.asdict()))
-        else:
-            sink.add(document_of_difference(each, parts, full=full))
-    sink.close()
-    return int(any(not each.is_none for each in found))
-
-
 def _parts(given: Sequence[str], output: Path | None) -> list[str]:
     """Lists the parts to show, each once.
 
@@ -220,7 +187,7 @@ def _parts(given: Sequence[str], output: Path | None) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: list[str], output: Path | None) -> None:
+def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: list[str], html: Path | None) -> None:
     if exit_code and diff is None:
         raise UsageError("--exit-code is given without --diff", "both")
     if diff is not None:
@@ -228,6 +195,7 @@ def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: 
             raise UsageError("--time is given with --diff", "one of them", "benchax compare times two versions")
         if wrong := next((part for part in parts if part not in TEXTS), None):
             raise UsageError(f"--show {wrong!r} can't be used with --diff", one_of(TEXTS, wrong))
+        if html is not None:
+            raise UsageError("--html with --diff", "one of them: a page shows one inspection")
     elif as_json and (parts or time):
         raise UsageError(f"--json is given with {'--show' if parts else '--time'}", "--json alone: it holds all parts")
-    check_writable(output)

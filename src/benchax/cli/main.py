@@ -21,7 +21,8 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -230,17 +231,11 @@ def load(name: str) -> Any:
     return made
 
 
-class CommandsOnRequest(Mapping[str, Any]):
+class CommandsOnRequest(UserDict[str, Any]):
     """Maps names to commands. It imports each command on first use."""
 
     def __getitem__(self, name: str) -> Any:
         return load(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
 
 
 class GroupedCommands(TyperGroup):
@@ -248,7 +243,7 @@ class GroupedCommands(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands: Any = CommandsOnRequest()
+        self.commands: Any = CommandsOnRequest(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for group in dict.fromkeys(command.group for command in COMMANDS.values()):

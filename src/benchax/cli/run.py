@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax import codec
 from benchax.case import FORWARD, Case, check_mode
 from benchax.cli.console import (
     Given,
@@ -25,11 +26,9 @@ from benchax.cli.console import (
     Pattern,
     Reasons,
     What,
-    check_writable,
     collect_cases,
     line,
     note,
-    print_json,
     printing_to_stderr,
     show,
     takes_options,
@@ -128,7 +127,6 @@ def run(
     for option, is_given in (("--break-even", break_even), ("--devices", devices)):
         if is_given and on is not None:
             raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
-    check_writable(html)
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
     meshes = [read_mesh(each) for each in mesh] if mesh else [None]
@@ -239,7 +237,7 @@ def _add_rows(
                 release_programs()
                 shown[:] = _lines_of(rows)
                 if as_json:
-                    print_json([row])
+                    show(codec.encode(row))
     except KeyboardInterrupt:
         return False
     return True
@@ -309,9 +307,7 @@ def _scale(cases: Sequence[Case], devices: str, given: Given, *, as_json: bool, 
                 )
             )
         )
-        if as_json:
-            line(json.dumps(found[-1].asdict(), allow_nan=False, default=str))
-        else:
-            show(document_of_scaling(found[-1]))
+        plain = json.dumps(found[-1].asdict(), allow_nan=False, default=str)
+        show(plain if as_json else document_of_scaling(found[-1]))
     write_documents(html, list_parts(f"Scaling over {devices} devices", list(map(document_of_scaling, found))))
     return 2 if any(point.why for each in found for curve in each.curves for point in curve.points) else 0

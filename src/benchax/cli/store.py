@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benchax.cli.console import Pattern, Reasons, Store, line, note, print_json, show, show_list
+from benchax import codec
+from benchax.cli.console import Pattern, Reasons, Store, line, note, show, show_list
 from benchax.discovery import matches
 from benchax.errors import StoreError, UsageError
 from benchax.options import resolve
@@ -52,10 +54,9 @@ def list_runs(
     names = {baseline.run_id: baseline.name for baseline in baselines.list_baselines(database)}
     if as_json:
         for run in runs[::-1]:
-            line(json.dumps(dataclasses.asdict(run)))
-        return
-
-    show(Document((run_grid(runs[::-1], names),)))
+            show(json.dumps(dataclasses.asdict(run)))
+    else:
+        show(Document((run_grid(runs[::-1], names),)))
 
 
 def list_rows(
@@ -76,7 +77,7 @@ def list_rows(
     if as_json:
         database = open_listed_store(store)
         for row in rows:
-            print_json([database.get(row.id)])
+            show(codec.encode(database.get(row.id)))
     elif rows:
         show(Document((stored_grid(rows),)))
     else:
@@ -88,7 +89,7 @@ def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> lis
     database, most = open_listed_store(store), None if pattern else limit
     runs = baselines.run_ids_of(database, run) if run else [None]
     rows = [row for each in runs for row in database.rows(run=each, limit=most)]
-    return [row for row in rows if not pattern or matches(row.case, pattern)][-limit:]
+    return [row for row in rows if matches(row.case, pattern)][-limit:]
 
 
 def show_row(
@@ -109,25 +110,24 @@ def show_row(
     database = open_listed_store(store)
     measurement = database.get(_id_of(database, row))
     if as_json:
-        print_json([measurement])
+        show(codec.encode(measurement))
     elif samples:
         for series in measurement.samples:
             for value in series.per_call_s:
                 line(f"{series.timer}\t{value!r}")
-    elif statistics:
-        show(document_of_statistics(measurement))
     else:
-        show(document(measurement, is_verbose))
+        show(document_of_statistics(measurement) if statistics else document(measurement, is_verbose))
 
 
 def _id_of(database: DatabaseStore, word: str) -> int:
     if word.isdecimal() and len(word) < 19:  # longer ones are beyond 64 bits
         return int(word)
-    back = word.removeprefix("last").removeprefix("~") or "0"
-    if not word.startswith("last") or word == "last~" or not back.isdecimal() or len(back) > 6:
+    words = re.fullmatch(r"last(?:~(\d{1,6}))?", word)
+    if words is None:
         raise UsageError(f"{word!r} is not the id of a row", "a number as `benchax list` shows it, or: last, last~1")
-    found = database.rows(limit=int(back) + 1)
-    if len(found) <= int(back):
+    back = int(words[1] or 0)
+    found = database.rows(limit=back + 1)
+    if len(found) <= back:
         rows = plural(len(found), "row")
         raise UsageError(f"there is no row {word!r}: {database.where} has {rows}", "last, or an id")
     return found[0].id
@@ -146,9 +146,7 @@ def import_file(
     except StoreError:  # as a rule nothing was ever stored there; what else is wrong, the first row will say
         there = set()
     new = [m for m in rows if m.case not in there]
-    with database.held_open():
-        for m in new:
-            database.append(m)
+    database.append_all(new)
     known = f", {len(rows) - len(new)} were there already" * (len(new) < len(rows))
     note(f"{plural(len(new), 'row')} stored in {database.where} as run {rows[0].run_id[:12]}{known}")
     if without := sum(not m.samples for m in new):

@@ -18,7 +18,6 @@ from benchax.cli.console import (
     Html,
     JsonFile,
     at_terminal,
-    check_writable,
     describe_end,
     note,
     show,
@@ -55,7 +54,6 @@ def watch(
     """Run a program unchanged, and show what JAX compiled in it, why, and what its cache kept."""
     from benchax.hooks.command import run
 
-    check_writable(output, html)
     ended = run(command, HOOK, {"transfers": transfers}, limit_s=given["timeout_s"], on_wait=at_terminal("watch"))
     with while_read():
         note(f"\n{describe_end(command, ended)}")
