@@ -27,13 +27,13 @@ from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
 from benchax.printable import cap
 from benchax.program import arguments, hlo
-from benchax.program.compiled import Assignment, buffer_assignment, buffers, cost, donation, memory_plan, peak_memory
+from benchax.program.compiled import buffer_assignment, buffers, cost, donation, memory_plan, peak_memory
 from benchax.program.hlo import Module
 from benchax.program.index import index
 from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.work import collectives, counts, operations, work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.results.inspection import Constant, Constants, Inspection, PeakMemory, Place
+from benchax.results.inspection import Constant, Constants, Inspection, Place
 from benchax.specs import MeshSpec, is_spec, parse_spec
 from benchax.units import plural
 
@@ -96,16 +96,6 @@ def inspect_case(case: Case, report: Listener = quiet) -> Inspection:
     return inspect_prepared(case, prepared)
 
 
-def inspect_prepared(case: Case, prepared: Prepared) -> Inspection:
-    """The same for a case that is to be built, or has been: then what JAX warned of is not told.
-
-    Raises:
-        BenchaxError: as `inspect`; the exception of JAX or of the function is its cause.
-    """
-    warned = _build(case, prepared)
-    return _InspectionReader(case, prepared).inspection(warned)
-
-
 def abstract_inputs(case: Case) -> Inputs:
     """Returns the inputs of a case with shapes instead of specs; arrays stay unchanged.
 
@@ -151,100 +141,92 @@ def _build(case: Case, prepared: Prepared) -> tuple[str, ...]:
     return tuple(str(warning.message) for warning in caught)
 
 
-class _InspectionReader:
-    """Reads the parts of one built program, and notes why those that are missing are missing."""
+def inspect_prepared(case: Case, prepared: Prepared) -> Inspection:
+    """The same for a case that is to be built, or has been: then what JAX warned of is not told.
 
-    def __init__(self, case: Case, prepared: Prepared) -> None:
-        self.case, self.inputs, self.built, self.hlo_text = case, prepared.inputs, prepared.built, prepared.hlo
-        self.module = hlo.parse(self.hlo_text) if self.hlo_text else None
-        self.stage = self.built.traced or self.built.lowered or self.built.compiled
-        self.leaves = arguments.inputs(self.stage, self.built.static) if self.stage is not None else []
-        self.outputs = arguments.outputs(self.stage) if hasattr(self.stage, "out_info") else None
-        self.kept = self._kept_arguments()
-        self._refuse_leaked()
-        self.absent: list[Absent] = []
+    Raises:
+        BenchaxError: as `inspect`; the exception of JAX or of the function is its cause.
+    """
+    warned, built = _build(case, prepared), prepared.built
+    traced, lowered, devices = built.traced, built.lowered, jax.devices()
+    module = hlo.parse(prepared.hlo) if prepared.hlo else None
+    constants = Constants(
+        None if traced is None else find_captured(traced), None if module is None else baked_in(module)
+    )
+    absent: dict[str, str] = {}
+    for part, stage, found in (
+        ("jaxpr", "trace", traced), ("stablehlo", "lower", lowered), ("constants.captured", "trace", traced),
+    ):  # fmt: skip
+        if found is None:
+            told = (each.why for each in built.absent if each.what == f"stages.{stage}_s")
+            absent[part] = next(told, "this wrapper hides JAX's own stage")
+    if module is None or built.compiled is None:
+        absent |= dict.fromkeys(("constants.baked_in", *COMPILED_PARTS), NO_PROGRAM)
+        parts: dict[str, Any] = {}
+    else:
+        parts = _read_compiled(built, built.compiled, module, constants.captured_bytes, absent)
+    return Inspection(
+        name=case.id.label,
+        signature=prepared.inputs.signature,
+        place=Place(
+            jax=jax.__version__,
+            jaxlib=jaxlib.__version__,
+            backend=jax.default_backend(),
+            device_kind=devices[0].device_kind,
+            device_count=len(devices),
+        ),
+        jaxpr=None if traced is None else jaxpr_facts(traced, built.static),
+        stablehlo=None if lowered is None else lowered.as_text(),
+        constants=constants,
+        remarks=tuple(Remark("warned", "warning", f"JAX warned: {cap(text)}") for text in dict.fromkeys(warned)),
+        absent=tuple(Absent(part, why) for part, why in absent.items()),
+        **parts,
+    )
 
-    def _refuse_leaked(self) -> None:
-        """JAX (0.10.2) makes an input of each tracer of another trace, compiles, and fails when it is called."""
-        extra = sum(i >= len(self.leaves) for i in self.kept or ())
-        if self.stage is not None and extra:
-            raise BenchaxError(
-                f"it uses {plural(extra, 'value')} that leaked from the tracing of another function",
-                "a function that computes from its arguments and from arrays",
-                "return such values from the function that makes them, instead of storing them outside of it",
-            )
 
-    def inspection(self, warned: tuple[str, ...]) -> Inspection:
-        traced, lowered, module = self.built.traced, self.built.lowered, self.module
-        constants = Constants(
-            find_captured(traced) if traced is not None else None, baked_in(module) if module is not None else None
+def _read_compiled(
+    built: Prepared,
+    compiled: jax.stages.Compiled,
+    module: Module,
+    captured_bytes: int | None,
+    absent: dict[str, str],
+) -> dict[str, Any]:
+    """Returns the parts that come from the compiled program, and notes in `absent` why some are missing."""
+    stage = built.traced or built.lowered or compiled
+    leaves = arguments.inputs(stage, built.static)
+    outputs = arguments.outputs(stage) if hasattr(stage, "out_info") else None
+    parameters = sum(each.opcode == "parameter" for each in module.entry.instructions) if module.entry else 0
+    kept = arguments.find_kept(compiled, leaves, parameters)
+    # JAX (0.10.2) makes an input of each tracer of another trace, compiles, and fails when it is called.
+    if extra := sum(i >= len(leaves) for i in kept or ()):
+        raise BenchaxError(
+            f"it uses {plural(extra, 'value')} that leaked from the tracing of another function",
+            "a function that computes from its arguments and from arrays",
+            "return such values from the function that makes them, instead of storing them outside of it",
         )
-        told = (("jaxpr", traced, "trace"), ("stablehlo", lowered, "lower"), ("constants.captured", traced, "trace"))
-        self.absent += [Absent(what, self._why(stage)) for what, found, stage in told if found is None]
-        if module is None:
-            self.absent.append(Absent("constants.baked_in", NO_PROGRAM))
-        parts, devices = self._compiled_parts(constants.captured_bytes), jax.devices()
-        return Inspection(
-            name=self.case.id.label,
-            signature=self.inputs.signature,
-            place=Place(
-                jax=jax.__version__,
-                jaxlib=jaxlib.__version__,
-                backend=jax.default_backend(),
-                device_kind=devices[0].device_kind,
-                device_count=len(devices),
-            ),
-            jaxpr=jaxpr_facts(traced, self.built.static) if traced is not None else None,
-            stablehlo=lowered.as_text() if lowered is not None else None,
-            constants=constants,
-            remarks=tuple(Remark("warned", "warning", f"JAX warned: {cap(text)}") for text in dict.fromkeys(warned)),
-            absent=tuple(self.absent),
-            **parts,
-        )
-
-    def _kept_arguments(self) -> tuple[int, ...] | None:
-        if self.built.compiled is None or self.module is None or self.module.entry is None:
-            return None
-        parameters = sum(each.opcode == "parameter" for each in self.module.entry.instructions)
-        return arguments.find_kept(self.built.compiled, self.leaves, parameters)
-
-    def _compiled_parts(self, captured_bytes: int | None) -> dict[str, Any]:
-        compiled, module, hlo_text = self.built.compiled, self.module, self.hlo_text
-        if compiled is None or module is None:
-            self.absent += [Absent(part, NO_PROGRAM) for part in COMPILED_PARTS]
-            return {}
-        memory = memory_plan(compiled, captured_bytes=captured_bytes, hlo_text=hlo_text)
-        plan = buffer_assignment(compiled)
-        taken = [self.leaves[i] for i in self.kept or ()]
-        found: dict[str, Any] = {
-            "hlo": hlo_text,
-            "counts": counts(module),
-            "lines": work_by_line(module),
-            "operations": operations(module),
-            "xla_cost": cost(compiled, module.text),
-            "memory": memory,
-            "buffers": buffers(plan, module, memory, paths=[leaf.path for leaf in taken], outputs=self.outputs or []),
-            "peak": self._peak(plan, module),
-            "donation": donation(module, self.leaves, self.outputs, self.kept),
-            "collectives": collectives(module, arguments.shardings(compiled, self.outputs, taken)),
-        }
-        told = {absent.what for absent in self.absent}
-        missing = [part for part in COMPILED_PARTS if found[part] is None and part not in told]
-        self.absent += [Absent(part, "this backend doesn't report it") for part in missing]
-        return found
-
-    def _peak(self, plan: Assignment | None, module: Module) -> PeakMemory | None:
-        try:
-            found, why = peak_memory(plan, module), NO_TEMPORARIES
-        except NotAvailable as error:
-            found, why = None, error.problem
-        self.absent += [Absent("peak", why)] if found is None else []
-        return found
-
-    def _why(self, stage: str) -> str:
-        """Why a stage of JAX is not there."""
-        told = next((a.why for a in self.built.absent if a.what == f"stages.{stage}_s"), None)
-        return told or "this wrapper hides JAX's own stage"
+    memory = memory_plan(compiled, captured_bytes=captured_bytes, hlo_text=module.text)
+    plan, taken = buffer_assignment(compiled), [leaves[i] for i in kept or ()]
+    try:
+        peak, why = peak_memory(plan, module), NO_TEMPORARIES
+    except NotAvailable as error:
+        peak, why = None, error.problem
+    absent |= {} if peak else {"peak": why}
+    found: dict[str, Any] = {
+        "hlo": module.text,
+        "counts": counts(module),
+        "lines": work_by_line(module),
+        "operations": operations(module),
+        "xla_cost": cost(compiled, module.text),
+        "memory": memory,
+        "buffers": buffers(plan, module, memory, paths=[leaf.path for leaf in taken], outputs=outputs or []),
+        "peak": peak,
+        "donation": donation(module, leaves, outputs, kept),
+        "collectives": collectives(module, arguments.shardings(compiled, outputs, taken)),
+    }
+    for part in COMPILED_PARTS:
+        if found[part] is None:
+            absent.setdefault(part, "this backend doesn't report it")
+    return found
 
 
 # ---- arrays that are not arguments ------------------------------------------------------------------------------
