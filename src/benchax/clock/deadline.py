@@ -26,7 +26,7 @@ from benchax.clock.stamps import stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
 from benchax.keywords import check_places, positional_names, positions
 from benchax.program.jaxpr import every_equation
-from benchax.static_leaves import Static, as_function_of_arrays, data_of, reveal
+from benchax.static_leaves import Static, as_function_of_arrays, data_of
 
 OnTimeout = Literal["raise", "partial"]
 REACHED = "benchax: the time limit was reached"
@@ -184,15 +184,11 @@ class WithDeadline:
 
     def _trace(self, seconds: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         leaves, tree = jax.tree.flatten((args, kwargs))
-
-        def call(*leaves: Any) -> Any:
-            args, kwargs = reveal(jax.tree.unflatten(tree, leaves))
-            return self._f(*args, **kwargs)
-
-        g = interruptible(call, must_raise=self.on_timeout == "raise", note=self._unchecked.update)
         seconds, *leaves = _outermost([seconds, *leaves], _name(self._f))
         until, leaves = _arm(seconds, leaves)
-        return *g(until, *leaves), until
+        args, kwargs = jax.tree.unflatten(tree, leaves)
+        g = interruptible(self._f, must_raise=self.on_timeout == "raise", note=self._unchecked.update)
+        return *g(until, *args, **kwargs), until
 
 
 def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
@@ -223,7 +219,7 @@ def interruptible(
     last. Leaves of the arguments that are not arrays are constants of the trace.
     """
 
-    def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
+    def g(until: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
         flat, arrays = as_function_of_arrays(f, args, kwargs)
         program, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
         # Faults of f itself appear when it is traced. A failure here is a fault of benchax or JAX.
