@@ -17,7 +17,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -114,6 +115,17 @@ class Computation:
             found.append(read[0])
         return found
 
+    def sources(self, passes_on: Callable[[Instruction], bool]) -> dict[str, tuple[str, ...]]:
+        """Returns the names of the instructions that each one reads, each once. It looks through those that only pass
+        values on."""
+        reads: dict[str, tuple[str, ...]] = {}
+        makers: dict[str, tuple[str, ...]] = {}
+        for one in self.instructions:
+            made = (name for each in self.operands(one) for name in makers.get(each.name, ()))
+            reads[one.name] = tuple(dict.fromkeys(made))
+            makers[one.name] = reads[one.name] if passes_on(one) else (one.name,)
+        return reads
+
 
 @dataclass(frozen=True)
 class Module:
@@ -150,13 +162,22 @@ class Module:
         return found
 
     @cached_property
-    def _sources(self) -> _SourceTables:
-        return _SourceTables(self.text)
+    def _frames(self) -> dict[str, tuple[str, str]]:
+        return _read_frames(self.text)
 
     def user_lines(self, instruction: Instruction) -> tuple[str, ...]:
         """Returns file:line of the frames of the user's own files, innermost first, otherwise of the innermost one of
         all. It is empty if that frame belongs to the code that called a library's function for the user."""
-        return self._sources.user_lines(attributes(instruction).get("metadata", ""))
+        metadata = attributes(instruction).get("metadata", "")
+        innermost = _FRAME.search(metadata)
+        lines, frame = list[str](), innermost[1] if innermost else ""
+        while len(lines) < len(self._frames) and (found := self._frames.get(frame)) and found[0]:
+            lines.append(found[0])
+            frame = found[1]
+        own = [line for line in lines if not is_library(line.rpartition(":")[0])]
+        if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
+            lines = [f"{unescape(file[1])}:{line[1]}"]
+        return tuple(line for line in own or lines[:1] if not is_runner(line.rpartition(":")[0]))
 
     def user_line(self, instruction: Instruction) -> str:
         """The innermost of `user_lines`; empty without one."""
@@ -365,64 +386,35 @@ def _array_bytes(dtype: str, dims: str, layout: str) -> int:
 _FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"')
 _LINE = re.compile(r"source_line=(\d+)")
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
-_FILE_NAME = re.compile(r'^(\d+) "((?:[^"\\]|\\.)*)"$')
-_NUMBERS = re.compile(r"^(\d+) \{(.*)\}$")
+_FIRST_COMPUTATION = re.compile(r"^(?!HloModule).*\{$", re.MULTILINE)
+_TABLE = re.compile(r"^(\w+)\n((?:\d+ .*\n?)*)", re.MULTILINE)
+_ROW = re.compile(r"^(\d+) (.*)$", re.MULTILINE)
 
 
-class _SourceTables:
-    """Finds the user's line of an instruction.
+def _read_frames(hlo_text: str) -> dict[str, tuple[str, str]]:
+    """(file:line, id of the frame that called it) by the id of each frame.
 
     JAX 0.6 writes `source_file="…" source_line=7` into an instruction's metadata. Later versions write
-    `stack_frame_id=3` and four tables before the first computation. One of the tables shows which frame called which.
+    `stack_frame_id=3` and four tables before the first computation.
     """
-
-    def __init__(self, hlo_text: str) -> None:
-        tables = _tables(hlo_text)
-        self.files = {m[1]: unescape(m[2]) for line in tables["FileNames"] if (m := _FILE_NAME.match(line))}
-        self.locations = _number_tables(tables["FileLocations"])
-        self.frames = _number_tables(tables["StackFrames"])
-
-    def user_lines(self, metadata: str) -> tuple[str, ...]:
-        found = _FRAME.search(metadata)
-        frames = self._lines_from(found[1]) if found else []
-        if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
-            innermost = [f"{unescape(file[1])}:{line[1]}"]
-        else:
-            innermost = frames[:1]
-        own = [line for line in frames if not is_library(line.rpartition(":")[0])]
-        return tuple(line for line in own or innermost if not is_runner(line.rpartition(":")[0]))
-
-    def _lines_from(self, frame: str) -> list[str]:
-        """The lines of this frame and of those around it, as far as the tables have them."""
-        found: list[str] = []
-        while len(found) < len(self.frames) and (line := self._line_of(frame)):
-            found.append(line)
-            # One higher than the ids of the table, so that 1 means none.
-            frame = str(int(self.frames[frame].get("parent_frame_id", "1")) - 1)
-        return found
-
-    def _line_of(self, frame: str) -> str:
-        location = self.locations.get(self.frames.get(frame, {}).get("file_location_id", ""))
-        name = self.files.get(location.get("file_name_id", "")) if location else None
-        return f"{name}:{location['line']}" if name and location and "line" in location else ""
-
-
-def _tables(hlo_text: str) -> dict[str, list[str]]:
-    """Returns the lines of each table, by its heading. The tables come before the first computation."""
-    found: dict[str, list[str]] = {"FileNames": [], "FileLocations": [], "StackFrames": []}
-    lines: list[str] = []
-    for line in hlo_text.split("\n"):
-        if line.endswith("{") and not line.startswith("HloModule"):
-            break
-        if not line[:1].isdigit():
-            lines = found.get(line.strip(), [])
-        else:
-            lines.append(line)
-    return found
-
-
-def _number_tables(lines: list[str]) -> dict[str, dict[str, str]]:
-    return {m[1]: dict(re.findall(r"(\w+)=(\d+)", m[2])) for line in lines if (m := _NUMBERS.match(line))}
+    first = _FIRST_COMPUTATION.search(hlo_text)
+    head = hlo_text[: first.start()] if first else hlo_text
+    tables = {heading: dict(_ROW.findall(rows)) for heading, rows in _TABLE.findall(head)}
+    numbers = {
+        heading: {row: dict(re.findall(r"(\w+)=(\d+)", text)) for row, text in tables.get(heading, {}).items()}
+        for heading in ("FileLocations", "StackFrames")
+    }
+    files = {row: unescape(quoted[1:-1]) for row, quoted in tables.get("FileNames", {}).items()}
+    places = {
+        row: f"{files[found['file_name_id']]}:{found['line']}"
+        for row, found in numbers["FileLocations"].items()
+        if found.get("file_name_id") in files and "line" in found
+    }
+    # A parent is one higher than the ids of the table, so that 1 means none.
+    return {
+        row: (places.get(found.get("file_location_id", ""), ""), str(int(found.get("parent_frame_id", "1")) - 1))
+        for row, found in numbers["StackFrames"].items()
+    }
 
 
 # ---- loops ------------------------------------------------------------------------------------------------------
@@ -589,7 +581,7 @@ def normalize(program: str | Module, *, stablehlo: str = "") -> str:
             that captured another array of the same shape looks the same: `elides_constants` tells.
     """
     module = parse(program)
-    lines = [_header(module.header), *_Writer(module).lines()]
+    lines = [_header(module.header), *_write(module)]
     if stablehlo and elides_constants(module.text):
         lines.append(f"constants {_sha256(chr(10).join(sorted(_WRITTEN_CONSTANT.findall(stablehlo))))}")
     return "\n".join(lines) + "\n"
@@ -618,55 +610,32 @@ def _join(start: str, attributes: list[str]) -> str:
     return ", ".join([start, *(a for a in attributes if a != "frontend_attributes={}")])
 
 
-class _Writer:
-    """Gives new names in the order in which the program needs things, and writes computations in that order."""
+def _write(module: Module) -> Iterator[str]:
+    """Writes the computations in the order in which the program needs them, with new names in that order."""
+    names: Names = {}
+    channels: Names = {}
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.names: Names = {}
-        self.channels: Names = {}
-        self.todo: list[Computation] = []
-
-    def lines(self) -> Iterator[str]:
-        entry = [self.module.entry] if self.module.entry else []
-        for start in [*entry, *self.module.computations.values()]:  # the others are there in a damaged text only
-            self.name_of(start)
-            while self.todo:
-                yield from self.computation(self.todo.pop(0))
-
-    def name_of(self, computation: Computation) -> str:
-        if computation.name not in self.names:
-            self.names[computation.name] = f"c{len(self.names)}"
-            self.todo.append(computation)
-        return self.names[computation.name]
-
-    def computation(self, computation: Computation) -> Iterator[str]:
-        numbers = {name: f"%{i}" for i, name in enumerate(needed_first(computation))}
-        yield f"{self.names[computation.name]}:"
-        for name, number in numbers.items():
-            instruction = computation.by_name[name]
-            root = "ROOT " if instruction.is_root else ""
-            yield f"  {root}{number} = {self.instruction(computation, instruction, numbers)}"
-
-    def instruction(self, computation: Computation, instruction: Instruction, numbers: Names) -> str:
-        operands = ", ".join(numbers[o.name] for o in computation.operands(instruction))
-        start = f"{_plain(instruction.shape)} {instruction.opcode}"
-        return _join(
-            f"{start}({operands})" if operands else f"{start}{_plain(instruction.operands)}",
-            [
-                f"{key}={self.attribute(key, value, numbers)}"
-                for key, value in split_entries(instruction.attributes)
-                if key not in _SAID_ELSEWHERE
-            ],
-        )
-
-    def attribute(self, key: str, value: str, numbers: Names) -> str:
+    def attribute(key: str, value: str, numbers: Names) -> str:
         if key == "channel_id":
-            return self.channels.setdefault(value, f"channel{len(self.channels)}")
-        computations = self.module.computations
-        called = [name for name in named_in(key, value) if name in computations]
-        names = {**numbers, **{name: self.name_of(computations[name]) for name in called}} if called else numbers
-        return _clean(key, rename(key, value, names))
+            return channels.setdefault(value, f"channel{len(channels)}")
+        return _clean(key, rename(key, value, ChainMap(names, numbers)))
+
+    entry = [module.entry] if module.entry else []
+    for start in [*entry, *module.computations.values()]:  # the others are there in a damaged text only
+        todo = [start] if start.name not in names else []
+        names.setdefault(start.name, f"c{len(names)}")
+        for computation in todo:
+            yield f"{names[computation.name]}:"
+            numbers = {name: f"%{i}" for i, name in enumerate(needed_first(computation))}
+            for one in map(computation.by_name.__getitem__, numbers):
+                for _, called in module.called_computations(one):
+                    todo += [called] if called.name not in names else []
+                    names.setdefault(called.name, f"c{len(names)}")
+                said = [(k, v) for k, v in split_entries(one.attributes) if k not in _SAID_ELSEWHERE]
+                operands = ", ".join(numbers[each.name] for each in computation.operands(one))
+                read = f"({operands})" if operands else _plain(one.operands)
+                made = f"  {'ROOT ' if one.is_root else ''}{numbers[one.name]} = {_plain(one.shape)} {one.opcode}"
+                yield _join(f"{made}{read}", [f"{key}={attribute(key, value, numbers)}" for key, value in said])
 
 
 def needed_first(computation: Computation) -> list[str]:
@@ -674,19 +643,19 @@ def needed_first(computation: Computation) -> list[str]:
     not need come last."""
     ordered: list[str] = []
     seen: set[str] = set()
-    # Uses an explicit stack, because a chain of thousands of operations would exceed Python's recursion limit.
     for start in sorted(computation.instructions, key=_when):
-        stack = [iter([start.name])]
-        path: list[str] = []
-        while stack:
-            name = next((n for n in stack[-1] if n not in seen), None)
-            if name is not None:
-                seen.add(name)
-                path.append(name)
-                stack.append(iter(_needs(computation, name)))
+        # Uses an explicit stack, because a chain of thousands of operations would exceed Python's recursion limit.
+        path = [(start.name, iter(_needs(computation, start.name)))] if start.name not in seen else []
+        seen.add(start.name)
+        while path:
+            name, needs = path[-1]
+            before = next((each for each in needs if each not in seen), None)
+            if before is None:
+                ordered.append(name)
+                path.pop()
             else:
-                stack.pop()
-                ordered += [path.pop()] if path else []
+                seen.add(before)
+                path.append((before, iter(_needs(computation, before))))
     return ordered
 
 
