@@ -21,7 +21,7 @@ from report import header, table
 
 from benchax import units
 from benchax.program.graph import digest, svg
-from benchax.program.graph.dataflow import program
+from benchax.program.graph.dataflow import ProgramDrawing
 
 OPERATIONS, MOST_S, MOST_BYTES = 300, 2.0, 500_000
 
@@ -78,7 +78,9 @@ def main() -> None:
         text = text_of(function)
         draws_s, size = seconds(lambda text=text: svg(text), rounds), len(svg(text).encode())
         compares_s = seconds(lambda text=text: digest(text), rounds)
-        rows.append([name, str(program(text).drawn), units.seconds(draws_s), units.seconds(compares_s), f"{size:,}"])
+        rows.append(
+            [name, str(ProgramDrawing(text).drawn), units.seconds(draws_s), units.seconds(compares_s), f"{size:,}"]
+        )
         if name == f"chain of {OPERATIONS} operations":
             kept = draws_s <= MOST_S and size <= MOST_BYTES
     table(["program", "boxes", "drawn in", "compared in", "bytes"], rows)

@@ -29,9 +29,10 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from benchax.grouping import group_by
 from benchax.program import hlo
 from benchax.program.graph import dataflow
-from benchax.program.graph.dataflow import Box, Dataflow, Role
+from benchax.program.graph.dataflow import Box, Dataflow, ProgramDrawing, Role
 from benchax.program.hlo import digest as digest
 
 LIMIT = 2000
@@ -74,20 +75,17 @@ _STYLE = (
 _KEPT = re.compile(r"<metadata>benchax graph (\S+)</metadata>")
 
 
-def svg(
-    hlo_text: str, *, title: str = "", stablehlo: str = "", expand_fusions: bool = False, limit: int = LIMIT
-) -> str:
+def svg(hlo_text: str, *, title: str = "", stablehlo: str = "", limit: int = LIMIT) -> str:
     """Draws the optimised program as a self-contained SVG document.
 
     Args:
         hlo_text: `compiled.as_text()`.
         title: the heading, before the counts; the name of the module by default.
         stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `hlo.normalize`.
-        expand_fusions: draws the operations inside each fusion.
         limit: maximum number of boxes; the picture states how many it omits.
     """
     module = hlo.parse(hlo_text)
-    program = dataflow.program(module, expand_fusions=expand_fusions, limit=limit)
+    program = ProgramDrawing(module, limit)
     title, about = title or module.name or "compiled program", _about(program)
     drawn = _flow(program.flow)
     if any(_ALSO_FROM in piece for piece in drawn.pieces):
@@ -111,8 +109,10 @@ def read_digest(svg_text: str) -> str | None:
     return kept[1] if kept else None
 
 
-def _about(program: dataflow.ProgramDrawing) -> list[str]:
-    counts = f"{program.instructions} instructions in {program.computations} computations, {program.drawn} boxes"
+def _about(program: ProgramDrawing) -> list[str]:
+    counts = (
+        f"{program.instructions} instructions in {len(program.module.computations)} computations, {program.drawn} boxes"
+    )
     sentences = [f"{counts}; tuples and scalar constants are not drawn as boxes"]
     if not program.instructions:
         sentences = ["no program to draw: the text has no instruction that can be read"]
@@ -150,30 +150,21 @@ class _Fragment:
 
 
 def _flow(flow: Dataflow) -> _Fragment:
-    layer_of = ranks(len(flow.boxes), flow.arrows)
-    far = _far(flow, layer_of)
-    referred = {source for source, _ in far}
-    from_far: dict[int, list[int]] = {}
-    for source, target in far:
-        from_far.setdefault(target, []).append(flow.boxes[source].number)
-    inner = [_inside(box, from_far.get(n, [])) for n, box in enumerate(flow.boxes)]
-    near = [a for a in flow.arrows if a not in far]
+    layer_of, is_large = ranks(len(flow.boxes), flow.arrows), len(flow.boxes) > SMALL
+    far = {(s, t) for s, t in flow.arrows if is_large and layer_of[t] - layer_of[s] > FAR}
+    from_far, to_far = group_by(far, lambda arrow: arrow[1]), {source for source, _ in far}
+    inner = [_inside(box, [flow.boxes[s].number for s, _ in from_far.get(n, ())]) for n, box in enumerate(flow.boxes)]
+    near = [arrow for arrow in flow.arrows if arrow not in far]
     placed = place([(i.width, i.height) for i in inner], near, layer_of)
     pieces = [_path(line) for line in placed.lines]
     for n, (box, drawn, corner) in enumerate(zip(flow.boxes, inner, placed.corners, strict=True)):
-        pieces += _box(box, drawn, corner, is_referred=n in referred)
+        pieces += _box(box, drawn, corner, is_referred=n in to_far)
     return _Fragment(placed.width, placed.height, tuple(pieces))
-
-
-def _far(flow: Dataflow, layer_of: Sequence[int]) -> set[tuple[int, int]]:
-    if len(flow.boxes) <= SMALL:
-        return set()
-    return {(s, t) for s, t in flow.arrows if layer_of[t] - layer_of[s] > FAR}
 
 
 def _inside(box: Box, from_far: Sequence[int]) -> _Fragment:
     """The texts of a box and what it holds, from its upper left corner."""
-    parts, lines = [(part.title, _flow(part.flow)) for part in box.parts], (*box.lines, *_references(from_far))
+    parts, lines = [(part.title, _flow(part)) for part in box.parts], (*box.lines, *_references(from_far))
     texts = [
         _width(box.title, _TITLE_SIZE) + _width(" 9999", _LINE_SIZE),
         *(_width(line, _LINE_SIZE) for line in lines),
@@ -241,7 +232,7 @@ def _all_roles(flow: Dataflow) -> Iterator[Role]:
     for box in flow.boxes:
         yield box.role
         for part in box.parts:
-            yield from _all_roles(part.flow)
+            yield from _all_roles(part)
 
 
 def _role_styles(roles: Counter[Role]) -> str:
@@ -349,24 +340,13 @@ class Lanes:
 
 
 def ranks(count: int, arrows: Sequence[Arrow]) -> list[int]:
-    """The layer of each box, from 0. Arrows that would close a circle are passed over."""
-    readers: list[list[int]] = [[] for _ in range(count)]
-    waiting = [0] * count
-    for source, target in arrows:
-        readers[source].append(target)
-        waiting[target] += 1
+    """The layer of each box, from 0. Boxes are in the order of the text, so arrows lead from earlier to later ones."""
     found = [0] * count
-    ready = [n for n in range(count) if not waiting[n]]
-    inputs = set(ready)
-    for box in ready:
-        for reader in readers[box]:
-            found[reader] = max(found[reader], found[box] + 1)
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                ready.append(reader)
-    for box in inputs:
-        if readers[box]:
-            found[box] = min(found[r] for r in readers[box]) - 1
+    for source, target in sorted(arrows):
+        found[target] = max(found[target], found[source] + 1)
+    readers = group_by(arrows, lambda arrow: arrow[0])
+    for box in readers.keys() - {target for _, target in arrows}:
+        found[box] = min(found[target] for _, target in readers[box]) - 1
     return found
 
 
@@ -374,7 +354,7 @@ def place(sizes: Sequence[tuple[float, float]], arrows: Sequence[Arrow], layer_o
     """Args: sizes: (width, height) of each box. arrows: (from, to). layer_of: as from `ranks`."""
     if not sizes:
         return Placed(0.0, 0.0, (), ())
-    lanes = _with_lanes(len(sizes), [a for a in arrows if layer_of[a[0]] < layer_of[a[1]]], layer_of)
+    lanes = _with_lanes(len(sizes), arrows, layer_of)
     _order(lanes)
     widths = [w for w, _ in sizes] + [LANE_WIDTH] * (sum(map(len, lanes.layers)) - len(sizes))
     centers = _centers(lanes, widths)

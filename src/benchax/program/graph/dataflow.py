@@ -1,7 +1,7 @@
 """A compiled program as boxes and arrows. Reads HLO text, and decides nothing about geometry.
 
-    a box      an instruction. A fusion is one box that lists its content, or is opened (`expand_fusions`). A loop
-               or a branch is a box that holds the boxes of its computations.
+    a box      an instruction. A fusion is one box that lists its content. A loop or a branch is a box that holds the
+               boxes of its computations.
     an arrow   a value. Tuples and their elements are arrows, not boxes: they move nothing.
     in a box   the scalar constants that it reads, the operation of a reduction, the trip count of a loop.
     a role     the kind of work that an operation does; it decides the color.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from benchax.program import hlo
@@ -65,7 +65,7 @@ _MATMULS = re.compile(r"gemm|matmul|conv(?!ert)|dot", re.IGNORECASE)
 # A fusion is named after the most costly thing in it.
 _WEIGHT: tuple[Role, ...] = ("matmul", "communication", "library", "control", "reduction", "elementwise")
 _HOLD_OTHERS = ("while", "conditional", "call", "async-start")
-_READ_WHOLE = ("tuple", *_HOLD_OTHERS)
+_READ_WHOLE = ("tuple", "get-tuple-element", *_HOLD_OTHERS)
 """Readers of a constant that have no place to show its value."""
 
 
@@ -79,7 +79,8 @@ class Box:
     lines: tuple[str, ...] = ()
     details: str = ""
     """Longer text, to be shown on demand."""
-    parts: tuple[NestedComputation, ...] = ()
+    parts: tuple[Dataflow, ...] = ()
+    """The computations inside, such as the body of a loop, or branches."""
 
 
 @dataclass(frozen=True)
@@ -88,105 +89,89 @@ class Dataflow:
 
     boxes: tuple[Box, ...]
     arrows: tuple[tuple[int, int], ...]
+    title: str = ""
+    """The part of the computation in the box that holds it: body, branch 0."""
 
 
-@dataclass(frozen=True)
-class NestedComputation:
-    """One computation inside of a box: the body of a loop, a branch, an opened fusion."""
-
-    title: str
-    flow: Dataflow
-
-
-@dataclass(frozen=True)
 class ProgramDrawing:
-    flow: Dataflow
-    instructions: int
-    """In the whole text, those inside of fusions included."""
-    computations: int
-    drawn: int
-    """Boxes, inner ones included."""
-    left_out: int
-    """Boxes that `limit` cut off, at least: what is inside of those is not looked at."""
+    """The boxes and arrows of a program; none where the text has no ENTRY computation.
 
+    `drawn` counts the boxes, inner ones included. `left_out` counts those that `limit` cut off, at least: what is
+    inside of these is not looked at.
+    """
 
-def program(text: str | Module, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
-    """Reads the text; an empty program where it has no ENTRY computation."""
-    module = hlo.parse(text)
-    reader = _DataflowReader(module, expand_fusions, limit)
-    flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Dataflow((), ())
-    return ProgramDrawing(flow, len(list(module.instructions)), len(module.computations), reader.drawn, reader.left_out)
-
-
-class _DataflowReader:
-    def __init__(self, module: Module, expand_fusions: bool, limit: int) -> None:
-        self.module = module
-        self.reused = {f"({number})" for number in hlo.aliased_parameters(module.header)}
-        self.holders = (*_HOLD_OTHERS, "fusion") if expand_fusions else _HOLD_OTHERS
+    def __init__(self, text: str | Module, limit: int = 2000) -> None:
+        self.module = hlo.parse(text)
         self.limit = limit
-        self.drawn = 0
-        self.left_out = 0
+        self.drawn = self.left_out = 0
+        self.reused = {f"({number})" for number in hlo.aliased_parameters(self.module.header)}
+        entry = self.module.entry
+        self.flow = self._flow(entry, frozenset(), is_entry=True) if entry else Dataflow((), ())
 
-    def flow(self, computation: Computation, around: frozenset[str], *, is_entry: bool) -> Dataflow:
-        wiring = _Wiring(computation)
+    @property
+    def instructions(self) -> int:
+        """In the whole text, those inside of fusions included."""
+        return len(list(self.module.instructions))
+
+    def _flow(self, computation: Computation, around: frozenset[str], title: str = "", *, is_entry: bool) -> Dataflow:
+        wiring, root = _Wiring(computation), computation.root
         boxed = [i for i in computation.instructions if wiring.is_box(i)]
         taken = boxed[: max(self.limit - self.drawn, 0)]
-        has_output = len(taken) == len(boxed) and wiring.root is not None
+        has_output = len(taken) == len(boxed) and root is not None
         self.left_out += len(boxed) - len(taken)
         first = self.drawn + 1
         self.drawn += len(taken) + has_output
         around |= {computation.name}
-        boxes = [self.box(i, number, wiring, around, is_entry) for number, i in enumerate(taken, first)]
+        boxes = [self._box(i, number, wiring, around, is_entry) for number, i in enumerate(taken, first)]
         place = {i.name: n for n, i in enumerate(taken)}
+        reads = computation.sources(lambda one: not wiring.is_box(one))
         # Dicts instead of sets, which have no order: the picture of a program is always the same text.
-        arrows = {(place[s], place[i.name]): None for i in taken for s in wiring.sources(i) if s in place}
-        if has_output and wiring.root is not None:
-            arrows |= {(place[s], len(boxes)): None for s in wiring.makers[wiring.root.name] if s in place}
-            boxes.append(Box(first + len(taken), "output", "output", shape_lines(wiring.root.shape)))
-        return Dataflow(tuple(boxes), tuple(arrows))
+        arrows = {
+            (place[s], place[i.name]): None
+            for i in taken
+            if not wiring.is_input(i)
+            for s in reads[i.name]
+            if s in place
+        }
+        if has_output and root is not None:
+            made = [root.name] if wiring.is_box(root) else reads[root.name]
+            arrows |= {(place[s], len(boxes)): None for s in made if s in place}
+            boxes.append(Box(first + len(taken), "output", "output", shape_lines(root.shape)))
+        return Dataflow(tuple(boxes), tuple(arrows), title)
 
-    def box(self, found: Instruction, number: int, wiring: _Wiring, around: frozenset[str], is_entry: bool) -> Box:
+    def _box(self, found: Instruction, number: int, wiring: _Wiring, around: frozenset[str], is_entry: bool) -> Box:
         called = [(key, c) for key, c in self.module.called_computations(found) if c.name not in around]
-        box = _label(found, called, is_entry=is_entry, constants=wiring.constants(found))
-        lines, parts = list(box.lines), ()
+        attributes, source = hlo.attributes(found), hlo.op_name(found)
+        role, title, lines = _label_of(found, attributes, called, source, is_entry)
+        lines += shape_lines(found.shape)
+        if told := [*wiring.constants(found), *_arrays_inside(found, called)]:
+            lines += (truncate(f"with {', '.join(told)}", LINE),)
+        if where := short_source(source) if role not in ("parameter", "constant") else "":
+            lines += (where,)
         if is_entry and found.opcode == "parameter" and found.operands in self.reused:
-            lines.append("an output takes its memory")
-        if found.opcode in self.holders and called:
-            inside = sum(len(c.instructions) for _, c in called)
-            if self.drawn < self.limit:
-                parts = tuple(
-                    NestedComputation(title, self.flow(c, around, is_entry=False)) for title, c in titled_parts(called)
-                )
-            else:
-                self.left_out += inside
-                lines.append(f"{inside} instructions inside, not drawn")
-        return replace(box, number=number, lines=tuple(lines), parts=parts)
+            lines += ("an output takes its memory",)
+        inside = titled_parts(called) if found.opcode in _HOLD_OTHERS else []
+        if inside and self.drawn >= self.limit:
+            hidden = sum(len(c.instructions) for _, c in called)
+            self.left_out += hidden
+            lines += (f"{hidden} instructions inside, not drawn",)
+            inside = []
+        parts = tuple(self._flow(c, around, part, is_entry=False) for part, c in inside)
+        return Box(number, role, truncate(title, TITLE), lines, _details(found, attributes, called, source), parts)
 
 
 class _Wiring:
-    """Which instructions of a computation are boxes, and from which of them each reads."""
+    """Which instructions of a computation are boxes, and what is written into their readers instead."""
 
     def __init__(self, computation: Computation) -> None:
-        self.computation = computation
-        self.root = computation.root
         self.operands = computation.operands
-        self.plain = self._described_in_readers()
-        self.taken_apart = {
-            operands[0].name
-            for i in computation.instructions
-            if i.opcode == "get-tuple-element" and (operands := self.operands(i))
-        }
-        self.makers: dict[str, list[str]] = {}
-        """The boxes that made each value: tuples and their elements only pass values on."""
-        for i in computation.instructions:
-            self.makers[i.name] = [i.name] if self.is_box(i) else self.sources(i)
-
-    def _described_in_readers(self) -> set[str]:
-        small = {i.name for i in self.computation.instructions if is_scalar_constant(i)}
-        for reader in self.computation.instructions:
-            if reader.opcode in _READ_WHOLE or reader.opcode == "get-tuple-element":
-                small -= {o.name for o in self.operands(reader)}
-        return small - ({self.root.name} if self.root else set())
+        scalars = {i.name for i in computation.instructions if is_scalar_constant(i)}
+        for reader in computation.instructions:
+            if reader.opcode in _READ_WHOLE:
+                scalars -= {o.name for o in self.operands(reader)}
+        self.plain = scalars - ({computation.root.name} if computation.root else set())
+        elements = (i for i in computation.instructions if i.opcode == "get-tuple-element")
+        self.taken_apart = {operand.name for i in elements for operand in self.operands(i)[:1]}
 
     def is_box(self, found: Instruction) -> bool:
         if found.opcode == "get-tuple-element":
@@ -199,37 +184,12 @@ class _Wiring:
         """One of the values that a computation is given in a tuple."""
         return found.opcode == "get-tuple-element" and any(o.opcode == "parameter" for o in self.operands(found))
 
-    def sources(self, reader: Instruction) -> list[str]:
-        """Boxes whose values it reads; each perhaps more than once."""
-        if self.is_input(reader):
-            return []
-        return [name for o in self.operands(reader) for name in self.makers.get(o.name, ())]
-
     def constants(self, reader: Instruction) -> list[str]:
         """The values of scalar constants that it reads."""
         return [o.operands[1:-1] for o in self.operands(reader) if o.name in self.plain]
 
 
 # ---- the texts in a box -----------------------------------------------------------------------------------------
-
-
-def _label(found: Instruction, called: _Called, *, is_entry: bool, constants: Sequence[str]) -> Box:
-    """The box of an instruction, with the texts in it, but for its number and what it holds.
-
-    Args:
-        called: the computations that it names.
-        is_entry: it is in the outermost computation, so that a parameter is an argument of the program.
-        constants: values of the scalar constants that it reads.
-    """
-    attributes = hlo.attributes(found)
-    source = hlo.op_name(found)
-    role, title, lines = _label_of(found, attributes, called, source, is_entry)
-    lines += shape_lines(found.shape)
-    if told := [*constants, *_arrays_inside(found, called)]:
-        lines += (truncate(f"with {', '.join(told)}", LINE),)
-    if where := short_source(source) if role not in ("parameter", "constant") else "":
-        lines += (where,)
-    return Box(0, role, truncate(title, TITLE), lines, _details(found, attributes, called, source))
 
 
 def _label_of(
