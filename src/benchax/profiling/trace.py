@@ -41,7 +41,7 @@ from benchax.profiling.operations import (
 from benchax.profiling.step_split import read_annotations, split
 from benchax.program import hlo
 from benchax.program.hlo import Instruction, Module
-from benchax.program.work import Adder, Work, is_opaque
+from benchax.program.work import BYTES, FLOPS, Adder, Work, is_opaque
 from benchax.results.profile import (
     MANY_EVENTS_PER_S,
     CompileCost,
@@ -433,8 +433,8 @@ def _ops(found: Operations, known: Mapping[int, Module]) -> tuple[Op, ...]:
                 source=(program.user_line(line) or None) if program and line else None,
                 hlo=_short_text(line) if line else None,
                 shape=hlo.plain_shape(line.shape) if line else None,
-                flops=work.flops * calls[g] if work else None,
-                bytes_accessed=work.bytes * calls[g] if work else None,
+                flops=None if work is None else float(work[FLOPS] * calls[g]),
+                bytes_accessed=None if work is None else float(work[BYTES] * calls[g]),
             )
         )
     return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))

@@ -7,7 +7,8 @@ the operations inside the timed region of the optimised program, and those of th
     counted    arithmetic by opcode, as `work` counts it; elements that are gathered, sorted, transposed or
                copied; custom calls by target; fusions count their inner operations, again if XLA:CPU shares them
                among threads
-    loops      bodies times their trip counts; a body with a trip count from run time counts once, and the loop too
+    loops      bodies and conditions times their trip counts; those with a trip count from run time count once, and the
+               loop too
     branches   the most that any branch of a conditional does of each operation
 
 Fusing can compute a cheap producer twice, so the two need not agree to the last operation. `compare` weighs missing and
@@ -16,37 +17,19 @@ added operations by a rough price of each.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchax.program import work
-from benchax.program.hlo import (
-    Computation,
-    Instruction,
-    Module,
-    custom_call_target,
-    is_annotation,
-    is_shared_among_threads,
-    shape_bytes,
-    trip_count,
-)
-from benchax.program.work import Fold, OperationTally, Work
+from benchax.program.hlo import Computation, Instruction, Module, shape_bytes, trip_count
+from benchax.program.work import CUSTOM_CALL, UNKNOWN_LOOP, Adder
 from benchax.units import count
 
-UNKNOWN_LOOP = "loop of unknown trip count"
-SHARED = "thread-parallel"
-"""Operations that XLA:CPU shares among threads, counted a second time."""
+OperationTally = Counter[str]
+"""How many of each operation; elements for what moves data, calls for custom calls."""
 COPIES = frozenset({"copy", "transpose"})
 PASSED_ON = "copy of an input to an output"
-_MOVES = frozenset({
-    "all-gather", "all-to-all", "cholesky", "collective-permute", "concatenate", "copy", "dynamic-update-slice",
-    "gather", "pad", "reverse", "scatter", "select-and-scatter", "sort", "transpose", "triangular-solve",
-})  # fmt: skip
-_FREE = frozenset({"iota", "convert"})
-"""Operations that cost almost nothing. Still, a program without them is other code: an exponent that it reads is not a
-constant."""
-_CALL = "custom call "
-_OURS = "benchax_"
 
 # Approximate costs in additions: enough to distinguish a missing sine from a missing index.
 _PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, UNKNOWN_LOOP: 1e4}
@@ -88,12 +71,13 @@ def take_census(module: Module, computation: Computation | None = None) -> Opera
     Default: the entry. Unchanged copies from inputs to outputs have a separate name: inside a larger program nothing
     needs these copies, and XLA can omit them.
     """
-    if computation is not None:
-        return _Census(module, OperationTally()).computation(computation)
-    if module.entry is None:
+    where = computation or module.entry
+    if where is None:
         return OperationTally()
-    whole, passed_on = _Census(module, OperationTally()).computation(module.entry), _passed_on(module.entry)
-    return OperationTally({**whole, "copy": whole["copy"] - passed_on, PASSED_ON: passed_on}) if passed_on else whole
+    tally = work.operations_of(Adder(module).computation(where))
+    if computation is None and (passed_on := _passed_on(where)):
+        tally.update({"copy": -passed_on, PASSED_ON: passed_on})
+    return tally
 
 
 def _passed_on(entry: Computation) -> int:
@@ -125,12 +109,12 @@ def _with_passed_on(alone: OperationTally, copied: float) -> OperationTally:
     """`alone` with as many of the copies that it may do without as the region has made."""
     passed_on = min(alone[PASSED_ON], max(0, copied - alone["copy"]))
     kept = OperationTally({name: amount for name, amount in alone.items() if name != PASSED_ON})
-    return kept.plus(OperationTally({"copy": passed_on}))
+    return kept + OperationTally({"copy": passed_on})
 
 
 def price(name: str) -> float:
     """Returns what one operation of that name costs, in additions."""
-    return 1e4 if name.startswith(_CALL) else _PRICES.get(name, 1.0)
+    return 1e4 if name.startswith(CUSTOM_CALL) else _PRICES.get(name, 1.0)
 
 
 def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computation | None:
@@ -178,38 +162,6 @@ def _dearest(differences: Sequence[tuple[str, float, float]]) -> list[tuple[str,
     """Returns at most three, and only those that matter compared with the first."""
     dearness = [price(name) * abs(timed - alone) for name, timed, alone in differences]
     return [each for each, dear in zip(differences[:3], dearness, strict=False) if dear > 0.01 * dearness[0]]
-
-
-class _Census(Fold[OperationTally]):
-    parts = ("body",)
-
-    def held(self, one: Instruction, is_fused: bool) -> OperationTally:
-        inside = self.called(one)
-        if not is_shared_among_threads(one.attributes):
-            return inside
-        # The same operations take longer on one thread: a region that XLA:CPU does not parallelize is another program.
-        return OperationTally({**inside, SHARED: sum(inside.values())})
-
-    def unknown(self, one: Instruction, once: OperationTally) -> OperationTally:
-        return once.plus(OperationTally({UNKNOWN_LOOP: 1}))
-
-    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> OperationTally:
-        if one.opcode.startswith("custom-call"):
-            target = custom_call_target(one)
-            # Only the timed program reads the clock; readings are not work of the function.
-            is_work = target and not target.startswith(_OURS) and not is_annotation(target)
-            return OperationTally({_CALL + target: 1}) if is_work else OperationTally()
-        done = work.arithmetic(computation, one, self.applied)
-        amount = done.flops + done.transcendentals
-        if one.opcode in _MOVES or one.opcode in _FREE:
-            # An update does not move the array around it. If XLA cannot update in place, it adds a copy.
-            moved = computation.operands(one)[1] if one.opcode == "dynamic-update-slice" else one
-            # A tuple or a token has no bytes and moves nothing, though it counts as one element.
-            amount = max(amount, work.elements(moved.shape)) if shape_bytes(moved.shape) else 0
-        return OperationTally({one.opcode: amount}) if amount else OperationTally()
-
-    def applied(self, one: Instruction) -> Work:
-        return Work(flops=float(sum(self.called(one).values())))
 
 
 def _bodies(module: Module, instructions: Iterable[Instruction]) -> list[Computation]:

@@ -205,10 +205,10 @@ def buffers(
         paths: of the parameters of the program, as the user calls them.
         outputs: of the call, in order.
     """
-    named, results = {each.name: each for each in module.instructions}, _results(module, outputs)
+    results = _results(module, outputs)
 
     def buffer(one: Allocation) -> Buffer:
-        values = [_held_value(module, named.get(value.name), value.name, value.size_bytes) for value in one.values]
+        values = [_held_value(module, value.name, value.size_bytes) for value in one.values]
         largest = sorted(values, key=lambda value: -value.size_bytes)[:MOST_VALUES]
         first = largest[0] if largest else HeldValue(0, "", "")
         path = next((results[v.name] for v in values if v.name in results), "") if one.kind == "output" else ""
@@ -235,15 +235,16 @@ def _plan_of_text(module: Module, results: Mapping[str, str]) -> Iterator[Alloca
             yield Allocation(size, kind, parameter, False, (AssignedValue(0, size, each.name, ()),))
 
 
-def _held_value(
-    module: Module, one: Instruction | None, name: str, size: int, origin: Instruction | None = None
-) -> HeldValue:
-    """Describes the result of an instruction, if the text has it; `origin` says where in the user's code it comes
-    from, if that is another one."""
-    if one is None:
+def _held_value(module: Module, name: str, size: int) -> HeldValue:
+    """Describes the result of an instruction, if the text has it. One that the compiler added itself, such as a copy,
+    comes from where its operand comes from."""
+    one = origin = module.by_name.get(name)
+    if one is None or origin is None:
         return HeldValue(size, name, "")
+    while not hlo.op_name(origin) and (read := [n for n in hlo.operand_names(origin) if n in module.by_name]):
+        origin = module.by_name[read[0]]
     spec = "" if one.shape.startswith("(") else one.shape.partition("{")[0]
-    return HeldValue(size, name, spec, hlo.op_name(origin or one), module.user_line(origin or one))
+    return HeldValue(size, name, spec, hlo.op_name(origin), module.user_line(origin))
 
 
 def _label(value: HeldValue) -> str:
@@ -405,23 +406,6 @@ class Schedule:
         loop = self.module.called_computations(caller) if role == "body" else []
         return [(caller.name, index), *(self._parameter(inner, 0, index) for _, inner in loop)]
 
-    def instruction(self, name: str) -> Instruction:
-        return self.order[self.position[name]]
-
-    def held_value(self, one: Instruction) -> HeldValue:
-        """Describes a value. A value that the compiler added itself, such as a copy, has the origin of its operand."""
-        origin = next((each for each in self._sources(one) if hlo.op_name(each)), one)
-        return _held_value(self.module, one, one.name, hlo.shape_bytes(one.shape), origin)
-
-    def _sources(self, one: Instruction) -> Iterator[Instruction]:
-        """Itself, and what its first operand is made of."""
-        while one.name in self.stands_in:
-            yield one
-            operands = self.stands_in[one.name].operands(one)
-            if not operands:
-                return
-            one = operands[0]
-
 
 MOST_STRETCHES = 200
 """A timeline is as long as a chart is wide."""
@@ -460,11 +444,12 @@ def peak_memory(plan: Assignment | None, module: Module) -> PeakMemory | None:
     if live > planned:
         raise NotAvailable(f"{live} B are needed at once by the program's text, and the plan has {planned} B for them")
     position = needed.index(live)
+    at = schedule.order[position]
     values = [_live_value(schedule, each) for each in holdings if each.live.first <= position <= each.live.last]
     return PeakMemory(
         live_bytes=live,
         planned_bytes=planned,
-        at=schedule.held_value(schedule.order[position]),
+        at=_held_value(module, at.name, hlo.shape_bytes(at.shape)),
         position=position,
         instructions=len(schedule.order),
         values=tuple(sorted(values, key=lambda value: -value.size_bytes)),
@@ -533,9 +518,9 @@ def _sum_over_time(holdings: Sequence[Holding], instructions: int) -> list[int]:
 
 
 def _live_value(schedule: Schedule, holding: Holding) -> LiveValue:
-    made = schedule.held_value(schedule.instruction(holding.value.name))
+    made = _held_value(schedule.module, holding.value.name, holding.end - holding.start)
     role = _role(schedule, made.op_name, holding.live)
-    return LiveValue(holding.end - holding.start, made.name, made.spec, made.op_name, made.source, role)
+    return LiveValue(made.size_bytes, made.name, made.spec, made.op_name, made.source, role)
 
 
 def _role(schedule: Schedule, op_name: str, live: LiveRange) -> Role:
@@ -544,7 +529,7 @@ def _role(schedule: Schedule, op_name: str, live: LiveRange) -> Role:
         return "recomputed"
     if "transpose(" in op_name:
         return "gradient"
-    readers = (hlo.op_name(schedule.instruction(name)) for name in live.readers)
+    readers = (hlo.op_name(schedule.module.by_name[name]) for name in live.readers)
     is_kept = "jvp(" in op_name and any("transpose(" in reader for reader in readers)
     return "residual" if is_kept else "temporary"
 
@@ -679,7 +664,7 @@ def _with_own_ffts(flops: float | None, hlo_text: str) -> float | None:
         for each in computation.instructions:
             if each.opcode == "fft":
                 flops -= work.xla_fft_flops(computation, each)
-                flops += work.arithmetic(computation, each, lambda _: work.Work()).flops
+                flops += work.arithmetic(computation, each, lambda _: work.Work())[work.FLOPS]
                 if flops < 0:  # another XLA, which counts FFTs in another way
                     return None
     return flops

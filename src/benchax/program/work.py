@@ -29,13 +29,14 @@ move, not the whole array. This module does not know what caches keep.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,35 +57,44 @@ TRANSCENDENTAL = _names(
     "logistic power rsqrt sine sinh sqrt tan tanh"
 )
 ELEMENTWISE = _names(
-    "abs add and ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite maximum minimum "
-    "multiply negate not or popcnt real reduce-precision remainder round-nearest-afz round-nearest-even select "
-    "shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract xor"
+    "abs add and ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite maximum "
+    "minimum multiply negate not or popcnt real reduce-precision remainder round-nearest-afz round-nearest-even "
+    "select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract xor"
 )
 # These operations only name, group, or wait for values; they move nothing.
 FREE = _names(
-    "add-dependency after-all all-gather-done all-reduce-done async-done async-update bitcast collective-permute-done "
-    "constant copy-done domain get-dimension-size get-tuple-element opt-barrier parameter partition-id recv-done "
-    "replica-id send-done tuple"
+    "add-dependency after-all all-gather-done all-reduce-done async-done async-update bitcast "
+    "collective-permute-done constant copy-done domain get-dimension-size get-tuple-element opt-barrier parameter "
+    "partition-id recv-done replica-id send-done tuple"
 )
 
 _SHAPE = re.compile(r"\b[a-z]\w*\[([^\]]*)\]")
 
 
-class Work(NamedTuple):
-    """The work of one instruction or of many."""
+Work = Counter[str]
+"""The amounts of an instruction or a program: FLOPS, TRANSCENDENTALS, BYTES, and the operations by opcode. An operation
+that moves data counts its elements."""
+FLOPS, TRANSCENDENTALS, BYTES = AMOUNTS = ("flops", "transcendentals", "bytes")
+UNKNOWN_LOOP = "loop of unknown trip count"
+SHARED = "thread-parallel"
+"""Operations that XLA:CPU shares among threads, counted a second time."""
+CUSTOM_CALL = "custom call "
+_OURS = "benchax_"
+_NAMED_BY_SIZE = _names(
+    "all-gather all-to-all cholesky collective-permute concatenate convert copy dynamic-update-slice gather iota "
+    "pad reverse scatter select-and-scatter sort transpose triangular-solve"
+)
+"""Operations that move data, and some that cost almost nothing. Still, a program without the latter is other code: an
+exponent that it reads is not a constant."""
 
-    flops: float = 0.0
-    transcendentals: float = 0.0
-    bytes: float = 0.0
 
-    def plus(self, other: Work) -> Work:
-        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+def scale(work: Work, factor: float) -> Work:
+    return Work({name: amount * factor for name, amount in work.items()})
 
-    def times(self, factor: float) -> Work:
-        return Work(*(factor * each for each in self))
 
-    def most(self, other: Work) -> Work:
-        return Work(*map(max, self, other))
+def amounts(work: Work) -> tuple[float, float, float]:
+    """(FLOPs, transcendentals, bytes)."""
+    return float(work[FLOPS]), float(work[TRANSCENDENTALS]), float(work[BYTES])
 
 
 Applied = Callable[[Instruction], Work]
@@ -95,9 +105,9 @@ def arithmetic(computation: Computation, instruction: Instruction, applied: Appl
     """Operations of one instruction; bytes are left at 0. Control flow, fusions and custom calls have none here."""
     opcode, size = instruction.opcode, elements(instruction.shape)
     if opcode in ELEMENTWISE:
-        return Work(flops=size)
+        return Work({FLOPS: size})
     if opcode in TRANSCENDENTAL:
-        return Work(transcendentals=size)
+        return Work({TRANSCENDENTALS: size})
     if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
         return _library_product(computation, instruction)
     rule = _RULES.get(opcode)
@@ -119,7 +129,7 @@ def _dot(computation: Computation, instruction: Instruction, applied: Applied) -
     contracted = _parse_list(instruction, "lhs_contracting_dims")
     left = _operand_dimensions(computation, instruction, 0)
     reduced = math.prod(left[d] for d in contracted if d < len(left))
-    return Work(flops=2.0 * reduced * elements(instruction.shape))
+    return Work({FLOPS: 2.0 * reduced * elements(instruction.shape)})
 
 
 def _library_product(computation: Computation, instruction: Instruction) -> Work:
@@ -135,7 +145,7 @@ def _library_product(computation: Computation, instruction: Instruction) -> Work
     written = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', instruction.attributes)
     left = _operand_dimensions(computation, instruction, 0)
     axes = [int(axis) for axis in re.findall(r"\d+", written[1])] if written else []
-    return Work(flops=2.0 * math.prod(left[d] for d in axes if d < len(left)) * elements(instruction.shape))
+    return Work({FLOPS: 2.0 * math.prod(left[d] for d in axes if d < len(left)) * elements(instruction.shape)})
 
 
 def _convolution(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
@@ -150,7 +160,7 @@ def _convolution(computation: Computation, instruction: Instruction, applied: Ap
         place = str(axis)
         places *= _valid(image[labels[1].index(place)], result[labels[3].index(place)], window)
     channels = result[labels[3].index("b")] * result[labels[3].index("f")] * kernel[labels[2].index("i")]
-    return Work(flops=2.0 * channels * places)
+    return Work({FLOPS: 2.0 * channels * places})
 
 
 def _valid(image: int, result: int, window: dict[str, int]) -> int:
@@ -180,13 +190,13 @@ def _windows(instruction: Instruction, axes: int) -> list[dict[str, int]]:
 def _reduce_window(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
     windows = _windows(instruction, len(dimensions(instruction.shape)))
     window = math.prod(each["size"] for each in windows)
-    return applied(instruction).times((window - 1) * elements(instruction.shape))
+    return scale(applied(instruction), (window - 1) * elements(instruction.shape))
 
 
 def _sort(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
     sizes, along = dimensions(instruction.shape), _parse_list(instruction, "dimensions")
     length = sizes[along[0]] if along and along[0] < len(sizes) else 1
-    return Work(flops=math.prod(sizes) * math.ceil(math.log2(max(length, 1))))
+    return Work({FLOPS: math.prod(sizes) * math.ceil(math.log2(max(length, 1)))})
 
 
 def _fft(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
@@ -195,7 +205,7 @@ def _fft(computation: Computation, instruction: Instruction, applied: Applied) -
     kind = hlo.attributes(instruction).get("fft_type", "")
     points = _operand_dimensions(computation, instruction, 0) if kind == "RFFT" else dimensions(instruction.shape)
     halvings = math.log2(max(math.prod(_parse_list(instruction, "fft_length")), 1))
-    return Work(flops=(2.5 if kind in ("RFFT", "IRFFT") else 5.0) * halvings * math.prod(points))
+    return Work({FLOPS: (2.5 if kind in ("RFFT", "IRFFT") else 5.0) * halvings * math.prod(points)})
 
 
 def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
@@ -209,21 +219,21 @@ _RULES: dict[str, Callable[[Computation, Instruction, Applied], Work]] = {
     "dot": _dot,
     "convolution": _convolution,
     # n numbers are joined n - 1 times
-    "reduce": lambda computation, one, applied: applied(one).times(
-        math.prod(_operand_dimensions(computation, one, 0)) - elements(one.shape)
+    "reduce": lambda computation, one, applied: scale(
+        applied(one), math.prod(_operand_dimensions(computation, one, 0)) - elements(one.shape)
     ),
     "reduce-window": _reduce_window,
-    "scatter": lambda computation, one, applied: applied(one).times(
-        sum(elements(updates.shape) for updates in computation.operands(one)[-1:])
+    "scatter": lambda computation, one, applied: scale(
+        applied(one), sum(elements(updates.shape) for updates in computation.operands(one)[-1:])
     ),
-    "map": lambda _, one, applied: applied(one).times(elements(one.shape)),
-    "all-reduce": lambda _, one, applied: applied(one).times(elements(one.shape)),
-    "all-reduce-start": lambda _, one, applied: applied(one).times(elements(one.shape)),
-    "reduce-scatter": lambda _, one, applied: applied(one).times(elements(one.shape)),
+    "map": lambda _, one, applied: scale(applied(one), elements(one.shape)),
+    "all-reduce": lambda _, one, applied: scale(applied(one), elements(one.shape)),
+    "all-reduce-start": lambda _, one, applied: scale(applied(one), elements(one.shape)),
+    "reduce-scatter": lambda _, one, applied: scale(applied(one), elements(one.shape)),
     "sort": _sort,
     "fft": _fft,
-    "rng": lambda _, one, applied: Work(transcendentals=elements(one.shape)),
-    "rng-bit-generator": lambda _, one, applied: Work(transcendentals=elements(one.shape)),
+    "rng": lambda _, one, applied: Work({TRANSCENDENTALS: elements(one.shape)}),
+    "rng-bit-generator": lambda _, one, applied: Work({TRANSCENDENTALS: elements(one.shape)}),
 }
 
 
@@ -292,129 +302,112 @@ def _read(inside: Computation, value: Instruction) -> int:
 
 # ---- the fold ---------------------------------------------------------------------------------------------------
 
-
-class OperationTally(Counter[str]):
-    """How many of each operation; elements for what moves data, calls for custom calls."""
-
-    def plus(self, other: OperationTally) -> OperationTally:
-        return OperationTally(self + other)
-
-    def times(self, factor: float) -> OperationTally:
-        return OperationTally({name: amount * factor for name, amount in self.items()})
-
-    def most(self, other: OperationTally) -> OperationTally:
-        return OperationTally(self | other)
-
-
-A = TypeVar("A", Work, OperationTally)
 CALLS = ("call", "async-start")
 """Opcodes whose work is done by the computation that they call."""
 
 
-class Fold(ABC, Generic[A]):
-    """Adds up what computations do in one run, each once, with everything that they call."""
-
-    parts = ("body", "condition")
-    """The computations of a loop that count."""
-
-    def __init__(self, module: Module, nothing: A) -> None:
-        self.module, self.nothing = module, nothing
-        self.known: dict[tuple[str, bool], A] = {}
-
-    def computation(self, computation: Computation, *, is_fused: bool = False) -> A:
-        key = computation.name, is_fused
-        if key not in self.known:
-            self.known[key] = self.total(
-                self.instruction(computation, each, is_fused) for each in computation.instructions
-            )
-        return self.known[key]
-
-    def instruction(self, computation: Computation, one: Instruction, is_fused: bool) -> A:
-        if one.opcode == "while":
-            return self.loop(one)
-        if one.opcode == "conditional":
-            return self.branches(one)
-        if one.opcode == "fusion" or one.opcode in CALLS:
-            return self.held(one, is_fused)
-        return self.operation(computation, one, is_fused)
-
-    def loop(self, one: Instruction) -> A:
-        runs = [run for run in self.module.runs(one) if run[0] in self.parts]
-        total = self.total(self.computation(inside).times(1 if n is None else n) for _, inside, n in runs)
-        return self.unknown(one, total) if hlo.trip_count(one) is None else total
-
-    def branches(self, one: Instruction) -> A:
-        most = self.nothing
-        for _, inside in self.module.called_computations(one):
-            most = most.most(self.computation(inside))
-        return most
-
-    def called(self, one: Instruction, *, is_fused: bool = False) -> A:
-        """One run of each computation that an instruction names."""
-        return self.total(
-            self.computation(inside, is_fused=is_fused) for _, inside in self.module.called_computations(one)
-        )
-
-    def total(self, amounts: Iterable[A]) -> A:
-        total = self.nothing
-        for each in amounts:
-            total = total.plus(each)
-        return total
-
-    @abstractmethod
-    def unknown(self, one: Instruction, once: A) -> A:
-        """The work of a loop whose trip count is unknown, from the work of one iteration."""
-
-    @abstractmethod
-    def held(self, one: Instruction, is_fused: bool) -> A:
-        """The work of a fusion or a call."""
-
-    @abstractmethod
-    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> A:
-        """The work of an instruction that is no control flow."""
-
-
-class Adder(Fold[Work]):
-    """Adds up the work, and notes what restricts the sum.
+class Adder:
+    """Adds up what computations do in one run, with everything that they call, and notes what restricts the sum.
 
     `is_fused`: operations only; what moves inside of a fusion moves in registers.
     """
 
     def __init__(self, module: Module, *, is_least: bool = False) -> None:
-        super().__init__(module, Work())
+        self.module = module
         self.is_least = is_least
+        self.known: dict[tuple[str, bool], Work] = {}
         self.restrictions: dict[str, None] = {}  # ordered, each once
 
-    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> Work:
+    def computation(self, computation: Computation, *, is_fused: bool = False) -> Work:
+        key = computation.name, is_fused
+        if key not in self.known:
+            self.known[key] = _add_up(
+                self.instruction(computation, each, is_fused) for each in computation.instructions
+            )
+        return self.known[key]
+
+    def instruction(self, computation: Computation, one: Instruction, is_fused: bool) -> Work:
+        if one.opcode == "while":
+            return self._loop(one)
+        if one.opcode == "conditional":
+            return self._branches(one)
+        if one.opcode == "fusion" or one.opcode in CALLS:
+            return self._held(one, is_fused)
         if one.opcode == "reduce-window" and self.is_least:
-            return self.applied(one).times(elements(one.shape))
+            return scale(self.applied(one), elements(one.shape))
         done = arithmetic(computation, one, self.applied)
-        return done if is_fused else done._replace(bytes=moved_bytes(computation, one))
+        named = _name(computation, one, sum(done.values()))
+        return Work({**done, **named, BYTES: 0 if is_fused else moved_bytes(computation, one)})
 
     def applied(self, one: Instruction) -> Work:
-        return self.called(one, is_fused=True)
+        work = self.called(one, is_fused=True)
+        return Work({amount: work[amount] for amount in (FLOPS, TRANSCENDENTALS)})
 
-    def held(self, one: Instruction, is_fused: bool) -> Work:
-        if one.opcode in CALLS:
-            return self.called(one)
-        moved = 0 if is_fused else sum(fusion_bytes(inside) for _, inside in self.module.called_computations(one))
-        return self.called(one, is_fused=True)._replace(bytes=moved)
+    def called(self, one: Instruction, *, is_fused: bool = False) -> Work:
+        """One run of each computation that an instruction names."""
+        inside = self.module.called_computations(one)
+        return _add_up(self.computation(computation, is_fused=is_fused) for _, computation in inside)
 
-    def unknown(self, one: Instruction, once: Work) -> Work:
-        loop = self.module.loops[one.name]
-        where = f" ({loop.op_name})" if loop.op_name else ""
-        self.restrictions[f"the body of the loop {loop.name}{where} is counted once: {loop.trips_from}"] = None
-        return once
+    def differ(self, one: Instruction) -> bool:
+        """Do the branches of a conditional differ?"""
+        branches = [self.computation(inside) for _, inside in self.module.called_computations(one)]
+        return len(set(map(amounts, branches))) > 1
 
-    def branches(self, one: Instruction) -> Work:
-        most = super().branches(one)
+    def _loop(self, one: Instruction) -> Work:
+        runs = self.module.runs(one)
+        work = _add_up(scale(self.computation(inside), 1 if n is None else n) for _, inside, n in runs)
+        if hlo.trip_count(one) is None:
+            loop = self.module.loops[one.name]
+            where = f" ({loop.op_name})" if loop.op_name else ""
+            self.restrictions[f"the body of the loop {loop.name}{where} is counted once: {loop.trips_from}"] = None
+            work[UNKNOWN_LOOP] += 1
+        return work
+
+    def _branches(self, one: Instruction) -> Work:
         if self.differ(one):
             why = f"the branches of the conditional {one.name} differ: the most that any of them does is counted"
             self.restrictions[why] = None
-        return most
+        branches = (self.computation(inside) for _, inside in self.module.called_computations(one))
+        return functools.reduce(operator.or_, branches, Work())
 
-    def differ(self, one: Instruction) -> bool:
-        return len({self.computation(inside) for _, inside in self.module.called_computations(one)}) > 1
+    def _held(self, one: Instruction, is_fused: bool) -> Work:
+        work = self.called(one, is_fused=one.opcode == "fusion")
+        if hlo.is_shared_among_threads(one.attributes):
+            # The same operations take longer on one thread: a region that XLA:CPU does not parallelize is another
+            # program.
+            work[SHARED] = sum(operations_of(work).values())
+        if one.opcode == "fusion":
+            inside = self.module.called_computations(one)
+            work[BYTES] = 0 if is_fused else sum(fusion_bytes(computation) for _, computation in inside)
+        return work
+
+
+def _add_up(works: Iterable[Work]) -> Work:
+    total = Work()
+    for work in works:
+        total.update(work)
+    return total
+
+
+def operations_of(work: Work) -> Work:
+    """The operations alone, by their names."""
+    return Work({name: amount for name, amount in work.items() if name not in AMOUNTS})
+
+
+def _name(computation: Computation, one: Instruction, amount: float) -> dict[str, float]:
+    """How much one instruction does, under its name; custom calls by their targets."""
+    if one.opcode.startswith("custom-call"):
+        target = hlo.custom_call_target(one)
+        # Only a timed program reads the clock; readings are not work of the function.
+        is_work = target and not target.startswith(_OURS) and not hlo.is_annotation(target)
+        return {CUSTOM_CALL + target: 1} if is_work else {}
+    if one.opcode in _NAMED_BY_SIZE:
+        # An update does not move the array around it. If XLA cannot update in place, it adds a copy.
+        update = computation.operands(one)[1:2] if one.opcode == "dynamic-update-slice" else []
+        moved = update[0] if update else one
+        # A tuple or a token has no bytes and moves nothing, though it counts as one element.
+        amount = max(amount, elements(moved.shape)) if shape_bytes(moved.shape) else 0
+    return {one.opcode: amount} if amount else {}
 
 
 # ---- the whole program ------------------------------------------------------------------------------------------
@@ -432,10 +425,11 @@ def counts(module: Module) -> Counts | None:
     opaque = Counter(hlo.custom_call_target(each) or each.opcode for each in module.instructions if is_opaque(each))
     opcodes = Counter(each.opcode for each in module.instructions)
     hole = [_hole(opaque, work)] if opaque else []
+    flops, transcendentals, moved = (None, None, None) if opaque else amounts(work)
     return Counts(
-        flops=None if opaque else work.flops,
-        transcendentals=None if opaque else work.transcendentals,
-        bytes_accessed=None if opaque else work.bytes,
+        flops=flops,
+        transcendentals=transcendentals,
+        bytes_accessed=moved,
         is_exact=not opaque and not adder.restrictions,
         restrictions=(*hole, *adder.restrictions),
         loops=tuple(module.loops.values()),
@@ -456,7 +450,7 @@ def least_operations(hlo_text: str) -> float | None:
     if module.entry is None:
         return None
     work = Adder(module, is_least=True).computation(module.entry)
-    return work.flops + work.transcendentals
+    return float(work[FLOPS] + work[TRANSCENDENTALS])
 
 
 def is_opaque(one: Instruction) -> bool:
@@ -468,7 +462,7 @@ def is_opaque(one: Instruction) -> bool:
 
 def _hole(opaque: Counter[str], work: Work) -> str:
     names = ", ".join(repr(name) for name, _ in _most_first(opaque))
-    counted = f"{counted_text(work.flops, 'FLOP')} and {size_text(work.bytes)}"
+    counted = f"{counted_text(work[FLOPS], 'FLOP')} and {size_text(work[BYTES])}"
     return f"{counted} were counted, and {names} can't be inspected, so the total is unknown"
 
 
@@ -531,19 +525,19 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
             held = visit.held(module, one, 0)
             # Count the branch with most operations if one branch has the maximum of everything; `counts` takes each
             # maximum.
-            most = max(held, key=lambda branch: adder.computation(branch.where), default=None)
+            most = max(held, key=lambda branch: amounts(adder.computation(branch.where)), default=None)
             waiting += [most] if most is not None and one.opcode == "conditional" else held
             if one.opcode in HOLDERS and one.opcode != "fusion":
                 continue
-            work = adder.instruction(visit.where, one, visit.is_fused).times(visit.times)
+            work = scale(adder.instruction(visit.where, one, visit.is_fused), visit.times)
             key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
             # The operations of a fusion belong to their own lines, and its kernel to the fusion's line.
-            own = Work(bytes=work.bytes) if one.opcode == "fusion" else work
-            rows[key] = rows.get(key, Work()).plus(own)
+            own = Work({BYTES: work[BYTES]}) if one.opcode == "fusion" else work
+            rows.setdefault(key, Work()).update(own)
             before = kernels.setdefault(key, 0.0)
-            kernel = 0.0 if visit.is_fused else work.flops
+            kernel = 0.0 if visit.is_fused else work[FLOPS]
             kernels[key] = None if before is None or is_opaque(one) else before + kernel
-    found = [LineWork(*key, *work, kernels[key]) for key, work in rows.items() if any(work)]
+    found = [LineWork(*key, *amounts(work), kernels[key]) for key, work in rows.items() if any(amounts(work))]
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
 
 
@@ -569,9 +563,9 @@ def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | N
         taken = visit.working[: max(most - len(found), 0)]
         left_out += len(visit.working) - len(taken)
         numbers = {each.name: number for number, each in enumerate(taken, len(found))}
-        read_by = _reads_of(visit.where)
+        read_by = visit.where.sources(lambda one: one.opcode in FREE)
         for one in taken:
-            done = adder.instruction(visit.where, one, visit.is_fused).times(visit.times)
+            done = amounts(scale(adder.instruction(visit.where, one, visit.is_fused), visit.times))
             inside = (each for where in module.inside(one) for each in where.instructions)
             is_hole = is_opaque(one) or any(map(is_opaque, inside))
             operation = HloOperation(
@@ -599,17 +593,6 @@ def _describe(adder: Adder, one: Instruction) -> str:
         loop = adder.module.loops[one.name]
         return f"counted once: {loop.trips_from}" if loop.trips is None else plural(loop.trips, "iteration")
     return "the most that any branch does" if one.opcode == "conditional" and adder.differ(one) else ""
-
-
-def _reads_of(where: Computation) -> dict[str, tuple[str, ...]]:
-    """The names that each instruction reads, each once. Instructions that only name and group values don't count."""
-    reads: dict[str, tuple[str, ...]] = {}
-    makers: dict[str, tuple[str, ...]] = {}
-    for one in where.instructions:
-        made = (name for each in where.operands(one) for name in makers.get(each.name, ()))
-        reads[one.name] = tuple(dict.fromkeys(made))
-        makers[one.name] = reads[one.name] if one.opcode in FREE else (one.name,)
-    return reads
 
 
 # ---- communication between devices ------------------------------------------------------------------------------
