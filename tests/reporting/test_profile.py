@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -91,28 +91,19 @@ def test_a_profile_is_data() -> None:
     assert OP.per_call_s == pytest.approx(1e-4)
 
 
-@pytest.mark.parametrize(
-    ("size", "reason"),
-    [
-        (
-            ProgramSize(1016, 0, "m.py:5", 716, 1, "m.py:3"),
-            "716 of 1016 instructions are from m.py:5, unrolled by the loop at m.py:3;",
-        ),
-        (ProgramSize(1016, 0, "m.py:5", 716, 1), "716 of 1016 instructions are from m.py:5 "),
-        (
-            ProgramSize(150, 0, "m.py:5", 139, 3),
-            "139 of 150 instructions are from m.py:5, reached from 3 places and inlined",
-        ),
-        (ProgramSize(3, 4 << 20, "m.py:5", 1, 1), "4.00 MiB of constants are in the program; as arguments"),
-        (ProgramSize(1000, 9, "m.py:5", 19, 1), ""),
-    ],
-)
-def test_compiling_says_why_it_takes_long(size: ProgramSize, reason: str) -> None:
-    cost = CompileCost("jit_step", "train.py:12", 1, 0.1, 0.2, 3.0, size=size)
+SIZES = {
+    "unrolled": ProgramSize(1016, 0, "m.py:5", 716, 1, "m.py:3"),
+    "one line": ProgramSize(1016, 0, "m.py:5", 716, 1),
+    "inlined": ProgramSize(150, 0, "m.py:5", 139, 3),
+    "constants": ProgramSize(3, 4 << 20, "m.py:5", 1, 1),
+    "nothing": ProgramSize(1000, 9, "m.py:5", 19, 1),
+}
 
-    said = " ".join(str(replace(FULL, ops=(), compile_costs=(cost,))).split())
 
-    assert f"jit_step: {reason}" in said if reason else "m.py:5" not in said
+def test_compiling_says_why_it_takes_long(snapshot: Any) -> None:
+    costs = {name: CompileCost("jit_step", "train.py:12", 1, 0.1, 0.2, 3.0, size=size) for name, size in SIZES.items()}
+
+    assert {name: str(Profile("f", "cpu", (), compile_costs=(cost,))) for name, cost in costs.items()} == snapshot
 
 
 PEAKS = Peaks(1e9, 1000, 1e9, 10, {"f32": 1e10})
@@ -154,21 +145,13 @@ def test_what_is_not_known_of_a_line_is_not_made_up(change: dict[str, object], e
     assert found == {"m.py:1": expected, "m.py:2": ("25 %", "memory")}
 
 
-@pytest.mark.parametrize(
-    ("p", "reason"),
-    [
-        (P, "at 1.00 GB/s in memory (1000 B), 1.00 GB/s in caches (10 B), 10.0 GFLOP/s by matmuls of f32, the highest"),
-        (replace(P, peaks=None, ops=(PRODUCT,) * 2), "not measured, because this machine's rates"),
-        (
-            replace(P, peaks=None, fingerprint=None, ops=(PRODUCT,) * 2),
-            "not measured, because the trace doesn't name its machine",
-        ),
-    ],
-)
-def test_the_rates_are_named_or_the_reason_why_there_are_none(p: Profile, reason: str) -> None:
-    tables = [block for block in blocks(p) if isinstance(block, Table)]
+def test_the_rates_are_named_or_the_reason_why_there_are_none(snapshot: Any) -> None:
+    without = replace(P, peaks=None, ops=(PRODUCT,) * 2)
 
-    assert [reason in table.note for table in tables] == [True]
+    notes = [block.note for p in (P, without, replace(without, fingerprint=None)) for block in blocks(p)
+             if isinstance(block, Table)]  # fmt: skip
+
+    assert notes == snapshot
 
 
 def test_what_the_numbers_are_is_said_once() -> None:
@@ -273,28 +256,12 @@ SPLIT = StepSplit(
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("input", "58 % of a step is data loading at loader.py:31; the device waits"),
-        ("python", "58 % of a step is Python at loader.py:31 (batches); the device waits"),
-        ("waiting", "58 % of a step is spent off the processor at loader.py:31 (batches); the device waits"),
-        ("compile", "58 % of a step is tracing and compiling at loader.py:31, in 2 of 3 steps; the device waits"),
-        ("transfer", "58 % of a step is moving data at loader.py:31; the device waits"),
-        ("dispatch", "58 % of a step is JAX's own dispatch of 14 programs a step at loader.py:31; the device waits"),
-        ("device", "58 % of a step is the device at work; 90 % of its work is model.py:7"),
-        (
-            "unknown",
-            "58 % of a step is spent at loader.py:31 (batches); the device's work was not measured, because a trace "  # noqa: ISC004
-            "holds only calls that begin and end in it",
-        ),
-        ("unseen", "58 % of a step is Python in pieces too short to be sampled; the device waits"),
-    ],
-)
-def test_one_sentence_says_what_most_of_a_step_is(kind: PartKind, expected: str) -> None:
-    split = replace(SPLIT, parts=(StepPart(kind, 0.0058, 0.58, (LINE,)), *SPLIT.parts[1:]))
+def test_one_sentence_says_what_most_of_a_step_is(snapshot: Any) -> None:
+    parts = {kind: StepPart(kind, 0.0058, 0.58, (LINE,)) for kind in get_args(PartKind)}
 
-    assert describe_split(split) == expected
+    assert {kind: describe_split(replace(SPLIT, parts=(part, *SPLIT.parts[1:]))) for kind, part in parts.items()} == (
+        snapshot
+    )
 
 
 def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_usual_rest() -> None:
@@ -306,29 +273,14 @@ def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_u
     assert "42 %" not in describe_split(SPLIT)
 
 
-@pytest.mark.parametrize(
-    ("cost", "text"),
-    [
-        (
-            RecordingCost(4e-4, 1e-4, 1800),
-            (
-                "without recording, a step takes 100 µs: recording its 1.80 k events makes it 4 times as long "
-                "(400 µs), so the shares of short operations are too large"
-            ),
-        ),
-        (RecordingCost(1.01e-4, 1e-4, 30), "without recording, a step takes 100 µs: recording adds little"),
-        (
-            RecordingCost(4e-4, None, 1800, "the program ended before it was"),
-            (
-                "the cost of recording the 1.80 k events of a step was not measured, because the program "
-                "ended before it was"
-            ),
-        ),
-    ],
-    ids=["much", "little", "not measured"],
-)
-def test_a_recorded_time_does_not_pass_for_the_real_one(cost: RecordingCost, text: str) -> None:
-    assert describe_recording_cost(cost, "a step") == text
+def test_a_recorded_time_does_not_pass_for_the_real_one(snapshot: Any) -> None:
+    costs = {
+        "much": RecordingCost(4e-4, 1e-4, 1800),
+        "little": RecordingCost(1.01e-4, 1e-4, 30),
+        "not measured": RecordingCost(4e-4, None, 1800, "the program ended before it was"),
+    }
+
+    assert {name: describe_recording_cost(cost, "a step") for name, cost in costs.items()} == snapshot
 
 
 OTHER = PartLine("/home/me/decode.py:4", "decode", 0.2)

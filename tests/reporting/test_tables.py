@@ -254,38 +254,30 @@ def of_processes(*medians_s: float) -> Summary:
     return summarize_run([(median_s,) * 6 for median_s in medians_s])
 
 
-@pytest.mark.parametrize(
-    ("low", "median", "high", "text"),
-    [
-        (5.08e-3, 5.16e-3, 5.31e-3, "5.16 ms (5.08–5.31)"),
-        # Both ends are in the unit of the median.
-        (0.95e-3, 0.98e-3, 1.02e-3, "980 µs (950–1020)"),
-        # With more digits, if the ends would read the same.
-        (1.2341e-3, 1.2342e-3, 1.2344e-3, "1.23 ms (1.2341–1.2344)"),
-        (None, 1e-6, None, "1.00 µs"),
-        (0.9e-3, 1.3e-3, 6.34e-3, "1.30 ms (0.900–6.34, unstable)"),
-        (-1e-6, 1e-6, 2e-6, "1.00 µs (-1.00–2.00, unstable)"),
-        (0.0, 0.0, 0.0, "0 s"),
-    ],
+ESTIMATES = (
+    summary(5.08e-3, 5.16e-3, 5.31e-3),
+    # Both ends are in the unit of the median.
+    summary(0.95e-3, 0.98e-3, 1.02e-3),
+    # With more digits, if the ends would read the same.
+    summary(1.2341e-3, 1.2342e-3, 1.2344e-3),
+    summary(None, 1e-6, None),
+    summary(0.9e-3, 1.3e-3, 6.34e-3),
+    summary(-1e-6, 1e-6, 2e-6),
+    summary(0.0, 0.0, 0.0),
+    None,
 )
-def test_a_median_is_followed_by_its_interval(low: float | None, median: float, high: float | None, text: str) -> None:
-    assert estimate(summary(low, median, high)) == text
-    assert estimate(None) == ""
+PROCESSES = (
+    (1.0, 1.0, 1.05), (5.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 6.4e-3), (4.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 5.1e-3),
+    (1.0, 1.0, 1.0, 1.5, 1.6), (0.5, 1.0, 1.0, 1.0, 2.0), (1.0, 2.0, 4.0),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("medians_s", "text"),
-    [
-        ((1.0, 1.0, 1.05), "3 processes agree"),
-        ((5.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 6.4e-3), "4 of 5 processes agree; one was slow (6.40 ms)"),
-        ((4.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 5.1e-3), "4 of 5 processes agree; one was fast (4.00 ms)"),
-        ((1.0, 1.0, 1.0, 1.5, 1.6), "3 of 5 processes agree; 2 were slow (1.50 – 1.60 s)"),
-        ((0.5, 1.0, 1.0, 1.0, 2.0), "3 of 5 processes agree; one was slow (2.00 s), one was fast (500 ms)"),
-        ((1.0, 2.0, 4.0), "3 processes differ: 1.00 – 4.00 s"),
-    ],
-)
-def test_processes_that_agree_are_counted_and_the_others_are_named(medians_s: tuple[float, ...], text: str) -> None:
-    assert agreement(of_processes(*medians_s)) == text
+def test_a_median_is_followed_by_its_interval(snapshot: Any) -> None:
+    assert [estimate(each) for each in ESTIMATES] == snapshot
+
+
+def test_processes_that_agree_are_counted_and_the_others_are_named(snapshot: Any) -> None:
+    assert {str(medians_s): agreement(of_processes(*medians_s)) for medians_s in PROCESSES} == snapshot
 
 
 @pytest.mark.parametrize(
