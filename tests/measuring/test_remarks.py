@@ -394,33 +394,19 @@ DEFINITE = jnp.asarray(TABLE @ TABLE.T + np.eye(64, dtype=np.float32))
 
 DONE = {
     "cumsum": (jnp.cumsum, V),
-    "cumlogsumexp": (lax.cumlogsumexp, V),
-    "unique": (lambda x: jnp.unique(x, size=100), V),
     "sort": (jnp.sort, V),
-    "top_k": (lambda x: lax.top_k(x, 5), V),
-    "searchsorted": (lambda x: jnp.searchsorted(x, x[:100]), V),
     "histogram": (lambda x: jnp.histogram(x)[0], V),
     "fft": (jnp.fft.fft, V),
-    "cholesky": (jnp.linalg.cholesky, DEFINITE),
-    "qr": (jnp.linalg.qr, X),
     "svd": (jnp.linalg.svd, X),
-    "eigh": (jnp.linalg.eigh, DEFINITE),
-    "inv": (jnp.linalg.inv, DEFINITE),
     "solve": (lambda a: jnp.linalg.solve(a, a), DEFINITE),
     "matmul": (lambda a: a @ a, X),
     "conv": (lambda x: lax.conv(x, KERNEL, (1, 1), "SAME"), IMAGE),
-    "convolve": (lambda x: jnp.convolve(x, x[:32]), V),
     "max pool": (lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (8, 8), (1, 1), "SAME"), X),
     "scan": (lambda x: lax.scan(lambda c, r: (c + r, c.sum()), x[0], x)[1], X),
-    "associative scan": (lambda x: lax.associative_scan(jnp.add, x), V),
-    "logsumexp": (jax.nn.logsumexp, X),
     "layer norm": (lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-6), X),
     "gradient": (jax.grad(lambda x: jnp.tanh(x @ x).sum()), X),
     "scatter": (lambda x: x.at[jnp.arange(100)].add(1.0), V),
     "random": (lambda x: x + jax.random.normal(jax.random.key(0), x.shape), V),
-    "interp": (lambda x: jnp.interp(x, jnp.linspace(0, 1, 50), jnp.linspace(0, 1, 50) ** 2), V),
-    "integers": (lambda x: (x * 99).astype(int) % 7, V),
-    "segment sum": (lambda x: jax.ops.segment_sum(x, (x * 9).astype(int), 10), V),
 }
 NOT_DONE = {
     "constants multiplied": lambda x: x[0, 0] + (jnp.asarray(TABLE) @ jnp.asarray(TABLE)).sum(),
@@ -445,14 +431,6 @@ def test_a_function_that_does_its_work_is_not_called_folded(name: str):
 
     # Nor by our own count alone, whatever XLA's says.
     assert [folded(each, *others, examines=True) for each in (record, replace(record, cost=None))] == [None, None]
-
-
-def test_texts_of_plain_work_are_not_compared(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("benchax.measuring.remarks.least_operations", lambda text: pytest.fail("compared"))
-
-    assert [folded(*evidence_of(*DONE[name]), examines=True) for name in ("matmul", "gradient", "layer norm")] == [
-        None
-    ] * 3
 
 
 @pytest.mark.parametrize("name", NOT_DONE)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import linen, nnx
+from flax import linen
 
 import benchax
 from benchax.case import in_mode, make_case
@@ -74,36 +74,14 @@ def linen_step() -> tuple[Any, ...]:
     return step, model, params, X
 
 
-def nnx_step() -> tuple[Any, ...]:
-    model = nnx.Linear(8, 2, rngs=nnx.Rngs(0))
-    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-
-    def step(model: Any, optimizer: Any, x: jax.Array, config: Any) -> jax.Array:
-        value, gradient = nnx.value_and_grad(lambda m: jnp.mean(config["activation"](m(x)) ** 2))(model)
-        optimizer.update(model, gradient)
-        return value
-
-    return step, model, optimizer, X, {"activation": jax.nn.relu}
-
-
-def plain_step() -> tuple[Any, ...]:
-    def step(params: Any, x: jax.Array, rate: float) -> Any:
-        gradient = jax.grad(lambda p: jnp.mean((x @ p["w"] + p["b"]) ** 2))(params)
-        return jax.tree.map(lambda p, g: p - rate * g, params, gradient)
-
-    return step, {"w": "f32[8,2]", "b": "f32[2]"}, X, 0.1
-
-
 @pytest.mark.parametrize(
     "make",
     [
         pytest.param(lambda: (train, *equinox_call()), marks=pytest.mark.slow),
         lambda: (eqx.filter_jit(train), *equinox_call()),
         linen_step,
-        nnx_step,
-        plain_step,
     ],
-    ids=["equinox", "filter_jit", "linen", "nnx", "plain"],
+    ids=["equinox", "filter_jit", "linen"],
 )
 def test_a_training_step_is_measured_by_all_timers_verified_and_stored(
     make: Callable[[], tuple[Any, ...]], bench: Callable[..., Measurement]
@@ -141,19 +119,6 @@ def test_the_stored_program_of_a_model_runs_on_the_inputs_of_the_function(
     assert document.failure is None
     assert document.not_exported == [None, None]
     assert document.sides[1].agreement.agrees
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wrap", [lambda fn: fn, eqx.filter_jit], ids=["plain", "filter_jit"])
-def test_a_model_that_the_caller_has_computed_verifies_the_result(
-    wrap: Callable[..., Any], bench_case: Callable[..., Measurement]
-) -> None:
-    call = net(), jnp.ones((4, 8)), jax.random.key(0)
-
-    m = bench_case(wrap(step), *call, reference=lambda: step(*call))
-
-    assert m.numerics is not None
-    assert m.numerics.agrees
 
 
 def test_functions_texts_and_dtypes_inside_an_argument_are_static(bench: Callable[..., Measurement]) -> None:
