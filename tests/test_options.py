@@ -137,12 +137,6 @@ def test_a_project_that_says_nothing_of_benchax_changes_nothing(text: str, tmp_p
     assert resolve(environ={}, project=tmp_path) == DEFAULTS
 
 
-def test_a_folder_of_that_name_is_no_project(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").mkdir()
-
-    assert resolve(environ={}, project=tmp_path) == DEFAULTS
-
-
 @pytest.mark.parametrize("content", [b"[tool.benchax", b"seed = ", b"\xff\xfe", b"a = 1\na = 2"])
 def test_a_project_that_is_not_toml_is_named(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
@@ -281,12 +275,6 @@ def test_a_function_may_have_an_argument_called_options(project: Path) -> None:
     m = benchax.bench(lambda x, options: x + options, "f32[8]", options="f32[8]", stages="build", store="off")
 
     assert m.signature == "f32[8], options=f32[8]"
-
-
-def test_the_command_line_wins_over_the_options_of_a_benchmark(tmp_path: Path) -> None:
-    found = resolve_from(tmp_path, marker=DEFAULTS, command_line={"seed": 6})  # type: ignore[arg-type]
-
-    assert found == dataclasses.replace(DEFAULTS, seed=6)
 
 
 @pytest.mark.parametrize("given", [3, "wall", ["timer"]])

@@ -204,12 +204,6 @@ def test_within_a_stage_it_is_drawn_ten_times_a_second_at_most(screen: io.String
     assert [bool(text) for text in texts] == [True, False, True, False, True]
 
 
-def test_a_sentence_that_lasts_stays_above_the_line(bar: Bar, screen: io.StringIO) -> None:
-    bar.show(ProgressEvent("note: [n] is no benchmark", is_lasting=True))
-
-    assert "note: [n] is no benchmark\n" in screen.getvalue()
-
-
 def test_stages_of_the_engine_are_parts_of_a_case() -> None:
     told: list[ProgressEvent] = []
     progress = follow_stages(told.append, "f", done=1, total=3)
@@ -219,14 +213,6 @@ def test_stages_of_the_engine_are_parts_of_a_case() -> None:
 
     assert [(each.label, each.doing) for each in told] == [("2/3 f", "inputs"), ("2/3 f", "wall"), ("2/3 f", "memory")]
     assert 1 == told[0].done < told[1].done < told[2].done < 2
-
-
-def test_a_case_whose_last_stage_is_done_is_not_called_the_next_one() -> None:
-    told: list[ProgressEvent] = []
-
-    follow_stages(told.append, "f")("processes", 1.0)
-
-    assert [each.label for each in told] == ["1/1 f"]
 
 
 @pytest.mark.parametrize(

@@ -172,19 +172,3 @@ def test_a_new_pattern_is_added_and_an_old_one_is_not_added_again(counted: Path)
     (counted / ".ci" / "prose.txt").unlink()
     assert prose(counted, "--add", "all").returncode == 0
     assert "src/b.py anew=1 once-more=1" in (counted / ".ci" / "prose.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
-        ("The list of rows, from the first row to the last, shows " + "one more row and " * 6 + "the end.", "length"),
-        ("The table shows one row for each case.", "you"),
-    ],
-)
-def test_long_sentences_and_pages_without_you_count(tmp_path: Path, text: str, pattern: str) -> None:
-    write(tmp_path, "docs/page.md", f"# Title\n\n{text}\n")
-
-    done = prose(tmp_path)
-
-    assert done.returncode == 1
-    assert f"docs/page.md: 1 more of '{pattern}' than 0" in done.stdout

@@ -382,16 +382,3 @@ def test_what_nobody_knows_may_take_for_ever(unknown: Callable[..., Any]) -> Non
 def test_a_loop_of_no_iterations_takes_nothing_whatever_is_in_it() -> None:
     """Not infinity times zero, which is no number, and would hide what is around it."""
     assert estimate(lambda x: lax.scan(lambda x, _: (jnp.sort(x), None), x, None, length=0)[0], X) == 0
-
-
-def test_time_grows_with_iterations_elements_and_products_and_a_branch_takes_as_long_as_the_longest() -> None:
-    body = lambda _, x: x * 0.5  # noqa: E731
-    once, often = (estimate(lambda x, n=n: lax.fori_loop(0, n, body, x), X) for n in (10, 1000))
-
-    assert often == pytest.approx(100 * once)
-    assert estimate(jnp.sin, X) > estimate(jnp.negative, X) >= X.size
-    assert estimate(lambda x: x @ x, X) > 2 * 64**3 * rewriting.FLOP_NS
-    assert estimate(lambda x: x @ x, X.astype(jnp.int32)) > estimate(lambda x: x @ x, X)
-    branches = [jnp.negative, jnp.sin, lambda x: x]
-    one = estimate(lambda i, x: lax.switch(i, branches, x), 1, X)
-    assert estimate(jnp.sin, X) <= one < estimate(jnp.sin, X) + estimate(jnp.negative, X)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from time import perf_counter_ns
 
 import jax
 import jax.numpy as jnp
@@ -33,45 +32,6 @@ def drop_out(x, key=None):
 def loop_over_constants(x, start=None):
     start = jnp.ones(16) if start is None else start
     return x + lax.fori_loop(0, 4000, lambda i, a: jnp.sin(a) + 0.1, start).sum()
-
-
-SEEN = (encode_positions, drop_out, loop_over_constants)
-GIVEN = [jnp.arange(512.0), jax.random.key(0), jnp.ones(16)]
-"""What each of them makes itself, as an input: then all of it depends on the inputs."""
-
-
-def least_call_s(function) -> float:
-    jitted, readings = jax.jit(function), []
-    jitted(X).block_until_ready()
-    for _ in range(30):
-        start = perf_counter_ns()
-        jitted(X).block_until_ready()
-        readings.append(perf_counter_ns() - start)
-    return min(readings) / 1e9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("function", "given"), list(zip(SEEN, GIVEN, strict=True)))
-def test_a_part_without_inputs_is_in_the_time(function, given):
-    """Side by side with the same work on inputs, and with calls, several times, because the machine may be busy.
-    Without ties both shares are 0.03 to 0.07."""
-    grid = compiled_grid(
-        {"alone": lambda x, _: function(x), "on inputs": function, "alone again": lambda x, _: function(x)},
-        repeats=30,
-        stop_inside=False,
-    )
-    result = grid((X, given))
-    of_inputs, of_call = [], []
-    while len(of_call) < 6 and not (max(of_inputs, default=0.0) > 0.6 and max(of_call, default=0.0) > 0.3):
-        alone_s, inputs_s, again_s = grid((X, given)).seconds().min(axis=1)
-        of_inputs.append(min(alone_s, again_s) / inputs_s)
-        of_call.append(min(alone_s, again_s) / least_call_s(function))
-
-    assert max(of_inputs) > 0.6
-    assert max(of_call) > 0.3
-    for outputs in result.outputs:
-        np.testing.assert_allclose(outputs, jax.jit(function)(X), rtol=1e-5, atol=1e-5)
-    assert result.notes == ("",) * 3
 
 
 @pytest.mark.slow

@@ -237,19 +237,6 @@ def test_the_figure_has_a_square_per_cell() -> None:
     assert axes.get_xlabel() == "n_x"
 
 
-@pytest.mark.parametrize(("package", "how"), [("pandas", "to_pandas"), ("xarray", "to_xarray"), ("matplotlib", "plot")])
-def test_a_package_that_is_missing_is_named(package: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchax.errors import MissingPackage
-
-    g = grid_here([f1], ["f32[4]"])
-    monkeypatch.setitem(__import__("sys").modules, package, None)
-
-    with pytest.raises(MissingPackage, match=package) as error:
-        getattr(g, how)()
-
-    assert error.value.hint == f"pip install {package}"
-
-
 # ---- who is the fastest --------------------------------------------------------------------------------------------
 
 

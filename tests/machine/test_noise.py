@@ -28,7 +28,6 @@ from benchax.machine.noise import (
     Reading,
     between,
     note_pace,
-    read_pace_s,
     scatter,
     smallest_effect,
     spread,
@@ -140,12 +139,6 @@ class TestClock:
             noise.smallest_step_ns(lambda: 7, readings=100)
         assert raised.value.problem == "the clock did not move in 100 readings"
 
-    def test_resolution_is_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        first = noise.clock_resolution_s()
-        monkeypatch.setattr(time, "perf_counter_ns", lambda: 7)
-
-        assert noise.clock_resolution_s() == first > 0
-
 
 def test_preemptions_never_decrease() -> None:
     first, second = noise.preemptions(), noise.preemptions()
@@ -225,13 +218,6 @@ class TestSmallestEffect:
             found += interval is not None and interval[0] > 0
 
         assert 0.72 < found / 300 < 0.88
-
-    def test_it_is_that_of_a_normal_spread(self) -> None:
-        """sigma = 5 %, n = 150: 3.17 * 1.2533 * 0.05 / sqrt(150) = 1.62 %, on average over many machines."""
-        random_ = random.Random(2)
-        effects = [smallest_effect(noisy_pairs(random_, 200, sigma=0.05), step_s=1e-9) or 0.0 for _ in range(100)]
-
-        assert sum(effects) / 100 == pytest.approx(0.0163, rel=0.15)
 
     def test_it_is_never_below_one_step_of_the_clock(self) -> None:
         assert smallest_effect([(1e-4, 1e-4)] * 200, step_s=1e-6) == pytest.approx(0.01)
@@ -328,10 +314,3 @@ def test_machines_and_pythons_that_share_a_home_have_files_of_their_own(tmp_path
         note_pace(other, tmp_path)
 
     assert len([*tmp_path.iterdir()]) == 3
-
-
-def test_the_work_takes_a_time_that_its_repeats_agree_on() -> None:
-    readings = sorted(read_pace_s() for _ in range(20))
-
-    assert 0 < readings[0] < 0.1
-    assert readings[10] < 1.5 * readings[0]

@@ -117,20 +117,6 @@ def test_an_error_without_a_frame_of_the_user_has_no_line():
     assert explain(IndexError("list index out of range")) is None
 
 
-@pytest.mark.parametrize("message", ["y" * 5_000_000, "y\n" * 2_500_000])
-def test_a_message_of_any_length_is_kept_in_part_with_its_length_told(message):
-    def fails(x):
-        raise ValueError(message)
-
-    failure = failure_of(fails, 1.0)
-
-    assert "[5,000,000 characters in all]" in failure.traceback
-    assert ("\n" in message) or "[5,000,012 characters in all]" in failure.message  # with the name of its class
-    assert len(failure.message) < 2_500
-    assert len(failure.traceback) < 25_000
-    assert "in fails" in failure.traceback
-
-
 def test_a_call_without_inputs_is_told_where_inputs_are_given():
     failure = bench(lambda x, y: x + y, 1.0, stages="build", store="off").failure
 

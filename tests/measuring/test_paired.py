@@ -21,7 +21,6 @@ from benchax.measuring.prepare import prepare
 from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.paired_runs.paired_run import remarks
-from benchax.workers.channel import pack, unpack
 
 X = "f32[64]"
 
@@ -204,17 +203,6 @@ def host(x: Any) -> Any:
     return jnp.asarray(np.sin(np.asarray(x)) + 1)
 
 
-def test_the_answer_can_travel_and_tells_of_each_side() -> None:
-    document = taken(native("a", sine), native("b", sine), blocks=3)
-
-    for side in unpack([memoryview(each) for each in pack(document, PairedAnswer)], PairedAnswer).sides:
-        assert side.sha256 is None
-        assert {"trace", "lower", "compile"} <= set(side.builds[0])
-        assert side.plan.argument_bytes == 256
-        assert side.flops > 0
-    assert document.environment["backend"] == "cpu"
-
-
 def test_all_are_built_at_first_and_every_other_one_in_each_block_unless_building_takes_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -224,17 +212,6 @@ def test_all_are_built_at_first_and_every_other_one_in_each_block_unless_buildin
 
     assert (builds(document), builds(once)) == ([2, 3], [1, 1])
     assert len(once.wall_ns) == 4
-
-
-def test_a_stage_is_told_of_before_it_begins_and_builds_name_their_side() -> None:
-    told: list[str] = []
-    request = PairedRequest((native("a", sine), native("b", sine)), blocks=1)
-
-    take_blocks(request, lambda stage, **facts: told.append(stage))
-
-    assert told[0] == "inputs"
-    assert sorted(told[1:3]) == ["build of a", "build of b"]
-    assert told[3:] == ["warm-up", "rounds"]
 
 
 # ---- functions and programs -------------------------------------------------------------------------------------
@@ -437,21 +414,6 @@ def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointe
     assert len(set(pointers)) == 3
 
 
-def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    data: list[np.ndarray] = []
-    prepare = wall.prepare
-
-    def looking(subject: Subject) -> PreparedTimer:
-        data.append(np.asarray(subject.inputs.args[0]))
-        return prepare(subject)
-
-    monkeypatch.setattr(wall, "prepare", looking)
-    for order_seed in (1, 2):
-        taken(native("a", sine), native("b", sine), order_seed=order_seed)
-
-    assert all((each == data[0]).all() for each in data)
-
-
 # ---- the persistent cache ---------------------------------------------------------------------------------------
 
 
@@ -523,12 +485,3 @@ def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process
     assert [side.sha256 for side in second.sides] == [side.sha256 for side in first.sides]
     assert [side.sha256 is not None for side in second.sides] == [True, True]
     assert second.sides[1].agreement.agrees
-
-
-def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_path: Path) -> None:
-    (tmp_path / "programs").write_bytes(b"")
-
-    document = taken(native("a", sine), native("b", twice), programs=str(tmp_path / "programs"))
-
-    assert builds(document) == [1, 1]
-    assert (document.wall_ns > 0).all()

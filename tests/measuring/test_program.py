@@ -71,21 +71,6 @@ def test_a_plain_function_is_compiled_anew_each_time_it_is_measured():
     assert log.compiles == 1
 
 
-def test_forgetting_a_jitted_function_leaves_others_compiled():
-    one, other = jax.jit(double), jax.jit(lambda x: x - 1)
-    one(X)
-    other(X)
-
-    programs.forget(program_of(make_case(one, (X,))))
-    with watch_compiles() as of_other:
-        other(X)
-    with watch_compiles() as of_one:
-        one(X)
-
-    assert of_other.compiles == 0
-    assert of_one.compiles == 1
-
-
 def test_static_and_donated_arguments_of_a_plain_function_reach_the_jit():
     case = make_case(lambda x, n, y: x.reshape(n, -1).ravel() + y, (X, 4), {"y": 1.0}, static=["n"], donate=[0])
     given = jnp.arange(8.0)

@@ -4,7 +4,7 @@ import gc
 import random
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import cycle, repeat
+from itertools import repeat
 
 import jax
 import jax.numpy as jnp
@@ -76,14 +76,6 @@ def test_preempted_samples_are_marked_and_stay_and_none_is_where_the_system_does
     assert unknown.disturbed is None
 
 
-def test_time_is_the_limit_where_precision_is_not_reached():
-    samples = taken(10_000_000, cycle([1_000_000, 5_000_000]))
-
-    # The limit is looked at every 20 ms of samples, so twenty of the shorter ones may come after it.
-    assert samples.stop == "time"
-    assert 100 <= len(samples.elapsed_s) <= 120
-
-
 def test_before_the_least_time_is_over_no_look_ends_a_batch():
     """A timer that takes several readings at once copies its inputs for each batch."""
     clock, batches = FakeClock(), []
@@ -123,19 +115,6 @@ def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():
 
     assert not any(seen)
     assert gc.isenabled()
-
-
-def test_progress_is_told_between_samples_and_ends_at_most_at_one():
-    clock, shares = FakeClock(), []
-
-    def sample(n):
-        clock.now += 100_000_000
-        return 1000 + clock.now % 7
-
-    collect("wall", PreparedTimer(sample), replace(OPTIONS, relative_width=1e-9), shares.append, clock)
-
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
 
 
 DRIFTING = (60e-6,) * 50 + (80e-6,) * 50

@@ -286,22 +286,6 @@ def test_state_that_is_returned_by_equinox_is_measured_as_before(bench) -> None:
     assert not any(r.code in ("stateful", "state-dropped") for r in m.remarks)
 
 
-def test_parts_put_together_again_are_the_same_call() -> None:
-    net = model()
-    call = ((net, {"also": net, "x": X}, 2.5, "text"), {"key": jax.random.key(1)})
-
-    parts = state.take_apart(call, ("model", "rest"))
-    ((one, rest, number, text), kwargs) = parts.merge(parts.leaves)
-
-    assert one is rest["also"]
-    assert one is not net
-    assert (number, text) == (2.5, "text")
-    assert rest["x"] is X
-    assert kwargs["key"] is call[1]["key"]
-    assert "model.norm.mean" in parts.names.values()
-    assert len(parts.names) == len(jax.tree.leaves(net))
-
-
 @needs_refs
 def test_one_reference_given_twice_stays_one() -> None:
     ref = jax.new_ref(jnp.zeros(3))

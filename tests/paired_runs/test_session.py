@@ -12,7 +12,6 @@ import pytest
 
 from benchax.comparing import sequential
 from benchax.comparing.sequential import Effort
-from benchax.environment import capture
 from benchax.measuring.paired import PairedAnswer, PairedRequest, Side, SideFacts
 from benchax.model import CaseId, Failure, Noise, Version
 from benchax.options import DEFAULTS
@@ -217,16 +216,6 @@ def test_each_process_has_an_order_of_its_own_and_the_same_data_and_the_first_of
     assert len({request.order_seed for request in requests}) == len(requests)
     assert {request.seed for request in requests} == {DEFAULTS.seed}
     assert [request.compares_outputs for request in requests] == [True, False, True, False]
-
-
-def test_git_is_asked_once_in_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes 10 ms, for each of hundreds of cases."""
-    asked: list[bool] = []
-    monkeypatch.setattr(session, "capture", lambda with_jax: (asked.append(with_jax), capture(with_jax))[1])
-
-    verdicts(Workers({"slow": steady(1.1), "equal": steady(1.0)}))
-
-    assert asked == [False]
 
 
 @pytest.mark.parametrize(

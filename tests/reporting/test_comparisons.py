@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from comparisons_by_hand import compared
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from measurement_strategies import RICH, values_of
+from measurement_strategies import RICH
 from rich.cells import cell_len
 
 from benchax.comparing.error_rates import ErrorRates, Trial
@@ -200,37 +200,6 @@ def test_a_column_has_a_short_name(label: str) -> None:
 # ---- whatever there is ------------------------------------------------------------------------------------------
 
 
-NUMBERS = st.none() | st.floats(1e-12, 1e12)
-
-
-@pytest.mark.slow
-@given(
-    comparisons=st.lists(
-        st.builds(
-            replace,
-            values_of(Comparison),
-            **dict.fromkeys(("ratio", "low", "high", "smallest_effect", "baseline_value", "candidate_value"), NUMBERS),
-            why=st.just(""),
-            resolution=st.just(0.05),
-            remarks=st.just(()),
-            failure=st.none(),
-            case=st.just(CaseId("f")),
-            baseline=st.just(Version("a")),
-            candidate=st.just(Version("b")),
-            environment=st.just(ENVIRONMENT),
-        ),
-        max_size=3,
-    )
-)
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
-def test_what_is_missing_is_never_printed(comparisons: list[Comparison]) -> None:
-    found = Comparisons(tuple(comparisons))
-
-    for shown in (str(found), found._repr_html_()):
-        assert "None" not in shown
-        assert "nan" not in shown
-
-
 def version(label: str, ratio: float | None, **changed: Any) -> Comparison:
     return replace(compared(0, ratio, **changed), candidate=Version(label), baseline=Version("naive"))
 
@@ -343,12 +312,6 @@ def test_one_is_marked_on_every_axis_and_no_mark_twice(low: float, high: float) 
     assert "1" in named
     assert len(set(named)) == len(named) <= 20
     assert all(low <= place <= high for place in places)
-
-
-@settings(max_examples=5)
-@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=4))
-def test_any_ratios_can_be_drawn(ratios: list[float]) -> None:
-    assert drawn_as(figure(Comparisons(tuple(version(str(i), r) for i, r in enumerate(ratios)))), "png")
 
 
 # ---- Sentences about error rates: what is claimed, how far it holds, and what is not known --------------------------

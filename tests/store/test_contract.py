@@ -15,7 +15,6 @@ from comparisons_by_hand import compared
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from measurement_strategies import HOST, RICH, case_ids, exact, measured, values_of
-from site_stores import contents, fill
 
 from benchax.codec import decode_comparison, encode
 from benchax.errors import FormatError, MissingPackage, StoreError, UsageError
@@ -30,8 +29,6 @@ from benchax.model import (
     Samples,
     Version,
 )
-from benchax.reporting.site import publishing
-from benchax.reporting.site.publishing import publish
 from benchax.store import comparisons
 from benchax.store.comparisons import append, history, list_activity, read_comparisons, read_timeline
 from benchax.store.database import KEPT_RUNS, LOOKED_AT, DatabaseStore, open_store
@@ -244,19 +241,6 @@ def test_a_store_from_before_there_were_comparisons_has_rows(store: DatabaseStor
     (found,) = list_activity(store)
 
     assert (found.seen[0], read_comparisons(store, found)) == (1, [])
-
-
-@pytest.mark.slow
-def test_processes_that_open_a_store_anew_write_what_one_writes(
-    store: DatabaseStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(store)
-    publish(store, tmp_path / "by-one")
-
-    monkeypatch.setattr(publishing, "_choose_processes", lambda activity: 2)
-    publish(store, tmp_path / "by-two")
-
-    assert contents(tmp_path / "by-two") == contents(tmp_path / "by-one")
 
 
 # ---- comparisons ---------------------------------------------------------------------------------------------------

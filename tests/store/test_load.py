@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from measurement_strategies import RICH, measured
 
 from benchax.codec import encode
-from benchax.errors import FormatError, MissingPackage, StoreError
+from benchax.errors import FormatError, StoreError
 from benchax.model import Failure, Opaque, WorkPerCall
 from benchax.store.database import open_store
 from benchax.store.load import COLUMNS, Rows, load
@@ -100,10 +99,3 @@ def test_parameters_and_rates_are_columns_of_a_frame() -> None:
     assert frame["params.dtype"].dropna().tolist() == ["f32", "bf16"]
     assert frame["n"].tolist() == [3.0, 3.0, 3.0]
     assert frame["tokens_per_s"].dropna().tolist() == [2.0]
-
-
-def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-
-    with pytest.raises(MissingPackage, match="making a data frame of rows needs the package 'pandas'"):
-        Rows(THREE).to_pandas()

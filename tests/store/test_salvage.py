@@ -136,19 +136,6 @@ def test_rows_keep_their_ids_and_the_warning_says_how_many_were_saved(whole: byt
 
 
 @pytest.mark.filterwarnings("ignore:.*was damaged")
-def test_behind_a_damaged_last_page_no_id_is_tried_one_by_one(
-    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store of 1 GB has room for millions."""
-    monkeypatch.setattr("benchax.store.sqlite_file.LEAST_BYTES", 1e-6)
-    last = parts(ROWS - 1)[0] + b'"'
-    number = max(n for n in range(len(whole) // PAGE) if last in whole[PAGE * n : PAGE * (n + 1)])
-    store, page = damaged_store(tmp_path / "damaged", whole, number, ones)
-
-    check_all_others(store, page)
-
-
-@pytest.mark.filterwarnings("ignore:.*was damaged")
 @pytest.mark.parametrize("damaged_id", [0, 3, 11, 127])
 def test_a_damaged_row_id_loses_no_more_than_the_rows_of_its_page(
     whole: bytes, tmp_path: Path, damaged_id: int
@@ -201,17 +188,6 @@ def test_baselines_comparisons_and_programs_are_saved_too(tmp_path: Path) -> Non
     assert [(b.name, b.run_id) for b in baselines.list_baselines(store)] == [("main", row(0).run_id)]
     assert comparisons.history(store, compared.case) == [compared]
     assert store.read(lambda c: program_of(c, known.sha256), None) == program
-
-
-@pytest.mark.filterwarnings("ignore:.*was damaged")
-def test_a_damaged_name_of_a_baseline_costs_no_row(whole: bytes, tmp_path: Path) -> None:
-    name = whole.rindex(b"mainlast")
-    renamed = whole[:name] + b'"' + whole[name + 1 :]
-    number = next(n for n in range(1, len(whole) // PAGE) if parts(5)[1] * 100 in whole[PAGE * n : PAGE * (n + 1)])
-    store, page = damaged_store(tmp_path / "damaged", renamed, number, zeros)
-
-    check_all_others(store, page)
-    assert baselines.list_baselines(store) == []
 
 
 def test_rows_that_were_only_in_the_wal_are_saved(tmp_path: Path) -> None:

@@ -381,19 +381,3 @@ def test_a_file_that_is_held_open_is_whole_after_every_row_and_tidy_afterwards(t
     assert not (tmp_path / "benchax.db-wal").exists()
 
     assert len(store.rows()) == 3
-
-
-def test_a_held_file_that_was_damaged_is_set_aside_and_the_next_one_is_held(path: Path) -> None:
-    store = open_store(path)
-
-    with store.held_open():
-        store.append(measured("f"))
-        for companion in ("-wal", "-shm"):
-            Path(f"{path}{companion}").unlink()
-        path.write_bytes(b"no database" * 1000)
-        with pytest.warns(UserWarning, match="was damaged"):
-            store.append(measured("f"))
-        store.append(measured("f"))
-
-    # The first one, too: closing the held connection copied it out of the -wal.
-    assert len(store.rows()) == 3

@@ -31,16 +31,6 @@ def calls(block: AbstractContextManager[Any], function: Callable[..., Any], *eac
             function(x)
 
 
-def test_warm_functions_pass():
-    step = fresh()
-    step(X3)
-
-    with benchax.no_recompile() as seen:
-        step(X3)
-
-    assert seen.compiles == []
-
-
 def test_the_error_names_the_function_the_count_the_line_the_reason_and_what_to_do():
     step = fresh()
 

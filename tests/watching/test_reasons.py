@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import benchax
 from benchax.results.watch import Watch
-from benchax.watching import frames, signatures, watch
+from benchax.watching import frames, signatures
 from benchax.watching.signatures import MOST, attributes
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
@@ -309,18 +309,6 @@ def test_sharding_is_told_between_committed_arrays():
     (told,) = signatures._of_leaf("x", leaf, other)
 
     assert (told.kind, told.text) == ("sharding", "x: sharding P(None,) over {'x': 2} → P('x',) over {'x': 2}")
-
-
-@given(st.text(max_size=200))
-def test_the_program_is_named_as_its_function(name: str):
-    assert watch.program_name(f"jit({name})") == watch.program_name(f"pmap({name})") == name
-    assert watch.program_name("f") == "f"
-
-
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_two_texts_are_shown_where_they_differ(then: str, now: str):
-    assert " → " in signatures._apart(then, now)
-    assert len(signatures._apart(then, now)) <= 2 * 52 + 3
 
 
 @given(st.text(max_size=10_000))

@@ -16,52 +16,8 @@ import pytest
 import benchax
 from benchax.workers import conversation
 from benchax.workers.channel import Message
-from benchax.workers.conversation import PASSED_ON_BYTES, TAIL_BYTES, Budget, Conversation, Job, Output, ZygoteClient
-from benchax.workers.task import CallLimits
+from benchax.workers.conversation import PASSED_ON_BYTES, TAIL_BYTES, Conversation, Job, Output, ZygoteClient
 from benchax.workers.worker import warm_up
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(conversation, "perf_counter", clock)
-    return clock
-
-
-def budget(total_s: float | None = None) -> Budget:
-    limits = {"trace": 2.0, "run": 3.0}
-    return Budget(CallLimits(limits.get, total_s))
-
-
-def test_a_stage_and_the_whole_job_have_their_limits(clock: Clock) -> None:
-    """The start has no limit, and what one stage leaves, the next does not get."""
-    one = budget(total_s=6.0)
-    assert (budget().rest(), budget().failure()) == (None, None)
-    one.enter("trace")
-    clock.now += 0.5
-    one.enter("run")
-    clock.now += 2.0
-    assert (one.rest(), one.failure()) == (1.0, None)
-
-    one.enter("run")
-
-    assert one.rest() == 3.0
-    clock.now += 3.0
-    failure = one.failure()
-    assert (failure.kind, failure.stage) == ("timeout", "run")
-    assert failure.message == "run took longer than 3.00 s; the process was killed"
-    one.enter("run")
-    clock.now += 0.5
-    failure = one.failure()
-    assert failure.message == "the job as a whole took longer than 6.00 s; the process was killed"
-    assert one.rest() == 0.0
 
 
 def test_a_worker_that_says_that_it_knows_old_code_and_ends_at_once_is_replaced() -> None:
@@ -121,20 +77,6 @@ def test_of_much_the_rest_is_dropped_and_that_is_said_once(pipe: Pipe, capsys: p
     assert err.count("x") in range(PASSED_ON_BYTES, PASSED_ON_BYTES + 10)
     assert err.endswith("\n[benchax: more than 64 KiB printed; the rest is dropped]\n")
     assert len(output.text()) == TAIL_BYTES
-
-
-@pytest.mark.parametrize("stderr", [None, "closed"])
-def test_without_a_standard_error_nothing_is_lost(pipe: Pipe, stderr: str | None, monkeypatch, tmp_path: Path) -> None:
-    closed = (tmp_path / "file").open("w")
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed if stderr else None)
-    output, write = pipe
-    output.begin(is_passed_on=True)
-
-    write(b"words")
-    output.drain()
-
-    assert output.text() == "words"
 
 
 # ---- stacks -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import warnings
@@ -316,23 +315,6 @@ def test_linear_algebra_uses_as_many_threads_as_a_variable_says() -> None:
         assert set(told(pool, blas_threads).values()) == {1}
 
 
-@pytest.mark.slow
-def test_the_program_starts_no_backend() -> None:
-    code = """
-import jax
-from benchax.workers.pool import Pool
-from benchax.workers.worker import warm_up
-with Pool() as pool:
-    answer = pool.call(warm_up, ())
-from jax._src import xla_bridge
-print(answer, list(xla_bridge._backends))
-"""
-
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
-
-    assert done.stdout == "None []\n"
-
-
 # ---- sharing ----------------------------------------------------------------------------------------------------
 
 
@@ -375,17 +357,3 @@ def test_closing_ends_a_job_that_another_thread_runs() -> None:
 
     assert found[0].failure is not None
     assert pool._keeper is None
-
-
-@pytest.mark.slow
-def test_what_a_listener_raises_passes_through_and_leaves_no_process(pool: Pool) -> None:
-    def refuse(message: dict[str, Any]) -> None:
-        raise ValueError("not this")
-
-    before = pid_of(pool)
-
-    with pytest.raises(ValueError, match="not this"):
-        ask(pool, answer, refuse)
-
-    assert not psutil.pid_exists(before)
-    assert ask(pool, answer).document == {"n": 3}

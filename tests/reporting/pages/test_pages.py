@@ -22,7 +22,7 @@ from benchax.errors import UsageError
 from benchax.model import CaseId, Samples
 from benchax.reporting import display, measurement
 from benchax.reporting.document import Axis, Bars, Cells, Chart, Document, Heading, Points, Table, Tree
-from benchax.reporting.html import ASSETS, Shared, asset_text, encode_numbers, render_page, save_page
+from benchax.reporting.html import ASSETS, Shared, asset_text, encode_numbers, render_page
 from benchax.reporting.measurement import thin
 from benchax.reporting.profile import chart_timeline, chart_trees
 from benchax.results.profile import Device, Gap, Lane, Op, Profile
@@ -165,22 +165,6 @@ def test_charts_are_data_with_null_for_what_is_no_number_and_words_for_what_is_m
 
 
 # ---- files ------------------------------------------------------------------------------------------------------
-
-
-def test_what_was_there_stays_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "report.html"
-    file.write_text("the one before")
-
-    def fill_disk(self: Path, content: bytes) -> None:
-        self.touch()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", fill_disk)
-    with pytest.raises(UsageError, match=r"cannot write to '.*report.html': No space left on device"):
-        save_page(file, [Document(())])
-
-    assert file.read_text() == "the one before"
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
 @pytest.mark.parametrize("name", ["missing/report.html", "", "a\0b"])

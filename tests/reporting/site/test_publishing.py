@@ -413,17 +413,6 @@ def test_a_process_is_started_where_it_has_enough_to_do(
 # ---- processes ----------------------------------------------------------------------------------------------------
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
-    found = list(map_in_processes(partial(multiply, 3), range(100), processes=2))
-
-    assert [result for result, _ in found] == [3 * i for i in range(100)]
-    assert os.getpid() not in {pid for _, pid in found}
-
-
-def test_one_process_is_this_one() -> None:
-    assert list(map_in_processes(partial(multiply, 3), [5], processes=1)) == [(15, os.getpid())]
-
-
 def test_where_no_others_can_be_had_this_one_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise OSError(38, "Function not implemented")
