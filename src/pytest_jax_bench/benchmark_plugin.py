@@ -84,7 +84,6 @@ _limit = options.matching(
     "such as min:5% or mean:0.001 (seconds)",
     lambda match: f"run={match[1]}%" if match[1] else f"run={float(match[2]) * 1e6:g}us",
 )
-_rounds = options.matching("0*[1-9][0-9]*", "a whole number from 1 up", lambda match: int(match[0]))
 
 
 VALUES: tuple[tuple[str, Callable[[str], Any], str, str, dict[str, Any]], ...] = (
@@ -99,7 +98,7 @@ VALUES: tuple[tuple[str, Callable[[str], Any], str, str, dict[str, Any]], ...] =
     ("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}", {}),
     ("time-unit", _lower_case(UNITS), "UNIT", f"The unit of these columns: {', '.join(UNITS)}", {}),
     ("max-time", options.read_seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)", {}),
-    ("min-rounds", _rounds, "NUM", "Measure at least this many rounds", {}),
+    ("min-rounds", options.count_from_1, "NUM", "Measure at least this many rounds", {}),
     *(
         (name, str, "X", f"Does nothing here; the nearest: {nearest}".replace("%", "%%"), MAY_BE_EMPTY)
         for name, nearest in WITHOUT.items()

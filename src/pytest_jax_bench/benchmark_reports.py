@@ -130,30 +130,26 @@ Saved = Mapping[str, Mapping[str, Any]]
 
 def group(records: Sequence[Record], wanted: BenchmarkSettings) -> list[tuple[str, list[Record]]]:
     """(title, records), the nameless group first; within each in the order that is asked for."""
-    found = group_by(records, lambda record: " ".join(filter(None, (_part(record, by) for by in wanted.group_by))))
+    found = group_by(records, lambda r: " ".join(filter(None, map(_list_names(r).get, wanted.group_by))))
     return [(title, sort(found[title], wanted.sort)) for title in sorted(found)]
 
 
-def _part(record: Record, by: str) -> str:
-    own = record.get("benchmark") or {}
-    full, parameters = record["nodeid"], own.get("param_names") or {}
-    if by.startswith("param:"):
-        name = by.removeprefix("param:")
-        return f"{name}={parameters[name]}" if name in parameters else ""
-    texts = {
-        "group": own.get("group"),
-        "name": _short(full),
-        "fullname": full,
-        "func": _short(full).partition("[")[0],
-        "fullfunc": full.partition("[")[0],
-        "param": own.get("param") or full.partition("[")[2].removesuffix("]"),
+def _list_names(record: Record) -> dict[str, str]:
+    """The names of a test by the options that ask for them."""
+    own, full = _own(record), record["nodeid"]
+    path, bracket, parameters = full.partition("[")
+    function = path.rpartition("::")[2]
+    name = function + bracket + parameters
+    return {
+        "group": own.get("group") or "",
+        "func": function,
+        "fullfunc": path,
+        "param": own.get("param") or parameters.removesuffix("]"),
+        **{f"param:{each}": f"{each}={value}" for each, value in (own.get("param_names") or {}).items()},
+        **dict.fromkeys(("name", "normal"), name),
+        **dict.fromkeys(("fullname", "long", "trial"), full),
+        "short": name.removeprefix("test_"),
     }
-    return texts[by] or ""
-
-
-def _short(nodeid: str) -> str:
-    path, bracket, parameters = nodeid.partition("[")
-    return path.rpartition("::")[2] + bracket + parameters
 
 
 def sort(records: Sequence[Record], by: str | None) -> list[Record]:
@@ -161,7 +157,7 @@ def sort(records: Sequence[Record], by: str | None) -> list[Record]:
     if by is None:
         return list(records)
     if by in ("name", "fullname"):
-        return sorted(records, key=lambda r: _short(r["nodeid"]) if by == "name" else r["nodeid"])
+        return sorted(records, key=lambda r: _list_names(r)[by])
     return sorted(records, key=lambda r: statistics_of(r).get(by, float("inf")))
 
 
@@ -175,9 +171,9 @@ def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved 
     if not wanted.columns and not wanted.time_unit and saved is None:
         found = table.tabulate_records(records)
         named = zip(found.rows, records, strict=True)
-        return SummaryTable(found.names, tuple((SummaryCell(_name(r, wanted.name)), *row[1:]) for row, r in named))
+        return SummaryTable(found.names, tuple((SummaryCell(_name(r, wanted)), *row[1:]) for row, r in named))
     columns = wanted.columns or COLUMNS
-    rows = [(_name(record, wanted.name), statistics_of(record), record) for record in records]
+    rows = [(_name(record, wanted), statistics_of(record), record) for record in records]
     unit = _unit([found for _, found, _ in rows], wanted.time_unit)
     heads = [f"{c} ({unit})" if c in TIMES else c for c in columns]
     cells: list[tuple[SummaryCell, ...]] = []
@@ -204,8 +200,5 @@ def _cells(found: Mapping[str, Any], columns: Sequence[str], unit: str) -> list[
     return [SummaryCell(texts.get(column, "")) for column in columns]
 
 
-def _name(record: Record, how: str | None) -> str:
-    full = table.truncate(record["nodeid"], float("inf"))
-    if how == "normal":
-        return _short(full)
-    return _short(full).removeprefix("test_") if how == "short" else full
+def _name(record: Record, wanted: BenchmarkSettings) -> str:
+    return table.truncate(_list_names(record)[wanted.name or "fullname"], float("inf"))

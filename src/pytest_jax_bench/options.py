@@ -85,6 +85,7 @@ _pin = matching(
     lambda match: Pin(match[1] or None, None if match[2] is None else int(match[2])),
 )
 _text = matching("(?s).+", "a text that is not empty")
+count_from_1 = matching("0*[1-9][0-9]*", "a whole number from 1 up", lambda match: int(match[0]))
 _path = matching("(?s).+", "a text that is not empty", lambda match: Path(match[0]))
 
 

@@ -19,7 +19,7 @@ from benchax.cli.console import line, note
 from benchax.errors import BenchaxError, UsageError
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import facts_of
-from pytest_jax_bench.options import is_match
+from pytest_jax_bench.options import count_from_1, for_argparse, is_match
 from pytest_jax_bench.plots.draw_all import KINDS, PlotRequest, draw_all
 from pytest_jax_bench.plots.pictures import MOST_RUNS, natural
 
@@ -143,15 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--last",
-        type=_above_zero,
+        type=for_argparse(count_from_1),
         default=MOST_RUNS,
         metavar="N",
         help=f"most runs in a history; the newest are drawn (default: {MOST_RUNS})",
     )
     return parser
-
-
-def _above_zero(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)

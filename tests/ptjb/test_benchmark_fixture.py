@@ -438,8 +438,8 @@ def test_a_limit_is_one_of_run_times(text: str, limit: str) -> None:
     [
         (benchmark_plugin._limit, "speed:5%"),
         (benchmark_plugin._limit, "min"),
-        (benchmark_plugin._rounds, "0"),
-        (benchmark_plugin._rounds, "2.5"),
+        (options.count_from_1, "0"),
+        (options.count_from_1, "2.5"),
         (options.read_seconds, "-1"),
         (options.read_seconds, "nan"),
         (benchmark_plugin._file_name, "a/b"),

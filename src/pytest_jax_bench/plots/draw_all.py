@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import cloudpickle
 import numpy as np
@@ -84,17 +84,9 @@ class Drawing:
         return self.rows[csv]
 
 
-class PlannedPicture(NamedTuple):
-    """A picture that can be drawn."""
-
-    kind: Kind
-    nodeid: str
-    what: str
-    folder: Path
-    name: str
-    """The name of its file, without the suffix."""
-    draw: Callable[[Path], Path | None]
-    """Draws it into this file. None: a function of the user's that has saved its own."""
+Planned = tuple[Kind, str, str, Path, Callable[[Path], Path | None]]
+"""A picture that can be drawn: its kind, its test, what it shows, its file without the suffix, and what draws it into a
+file. That returns None for a function of the user's that has saved its own."""
 
 
 def draw_all(
@@ -120,13 +112,12 @@ def draw_all(
     """
     require("matplotlib", doing="drawing plots")
     drawn, unique = Drawing(), list({request.csv: request for request in requests}.values())
-    for picture in _list_pictures(drawn, unique, folder, x_axis, most_runs, kinds):
-        if picture.kind in kinds:
-            beside = picture.folder
+    for kind, nodeid, what, path, draw in _list_pictures(drawn, unique, folder, x_axis, most_runs, kinds):
+        if kind in kinds:
             with contextlib.suppress(ValueError):  # a file somewhere else keeps its pictures
-                beside = (into or folder) / beside.relative_to(folder)
-            with drawn.attempt(picture.nodeid, picture.what):
-                if file := picture.draw(beside / f"{picture.name}.{file_format}"):
+                path = (into or folder) / path.relative_to(folder)
+            with drawn.attempt(nodeid, what):
+                if file := draw(path.with_name(f"{path.name}.{file_format}")):
                     drawn.files.append(file)
     return drawn
 
@@ -138,7 +129,7 @@ def _list_pictures(
     x_axis: XAxis,
     most_runs: int,
     kinds: Collection[Kind],
-) -> Iterator[PlannedPicture]:
+) -> Iterator[Planned]:
     tests: list[tuple[str, pictures.Rows]] = []
     for request in requests:
         nodeid, here, stem = request.nodeid, request.csv.parent, request.csv.name.removesuffix(".csv")
@@ -147,13 +138,13 @@ def _list_pictures(
             continue
         tests.append((nodeid, rows))
         draw = partial(_draw, pictures.history, (rows, nodeid, x_axis, most_runs))
-        yield PlannedPicture("history", nodeid, "the history", here, stem, draw)
+        yield "history", nodeid, "the history", here / stem, draw
         if pictures.has_tags(rows):
             draw = partial(_draw, pictures.by_tag, (rows, nodeid))
-            yield PlannedPicture("tags", nodeid, "the tags", here, f"{stem}_xtag", draw)
+            yield "tags", nodeid, "the tags", here / f"{stem}_xtag", draw
         if request.plot:
             draw = partial(_draw_own, request.plot, request.csv, request.only_last)
-            yield PlannedPicture("custom", nodeid, "plot", here, f"{stem}_custom", draw)
+            yield "custom", nodeid, "plot", here / f"{stem}_custom", draw
     for here, group in group_by(requests, lambda request: request.csv.parent).items():
         # The output folder itself is not one of a test: in the README's time, it held all tests.
         if here.resolve() == folder.resolve():
@@ -164,14 +155,14 @@ def _list_pictures(
         for number, (function, request) in enumerate(reversed(functions.items()), 1):
             draw = partial(_draw_own, function, here, request.only_last)
             name = "custom" if number == 1 else f"custom-{number}"
-            yield PlannedPicture("custom", request.nodeid, "plot_summary", here, name, draw)
+            yield "custom", request.nodeid, "plot_summary", here / name, draw
     # A summary of one row says nothing new.
     if len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests):
         draw = partial(_draw, pictures.summary, (tests,))
-        yield PlannedPicture("summary", "summary", "the summary", folder, "summary", draw)
+        yield "summary", "summary", "the summary", folder / "summary", draw
 
 
-def _list_pictures_of_parameters(drawn: Drawing, here: Path, title: str) -> Iterator[PlannedPicture]:
+def _list_pictures_of_parameters(drawn: Drawing, here: Path, title: str) -> Iterator[Planned]:
     """Over each parameter of one test, including parameters that did not run this time."""
     found = [drawn.read(file, title) for file in csv_files.files_in(here)]
     if not (found := [rows for rows in found if len(rows)]):
@@ -183,7 +174,7 @@ def _list_pictures_of_parameters(drawn: Drawing, here: Path, title: str) -> Iter
         have = [i for i, one in enumerate(params) if name in one]
         values = {other: [params[i].get(other) for i in have] for other in names}
         draw = partial(_draw, pictures.by_parameter, (rows[have], values, name, title))
-        yield PlannedPicture("parameters", title, f"the plot over {name}", here, stem, draw)
+        yield "parameters", title, f"the plot over {name}", here / stem, draw
 
 
 def _stems(names: Sequence[str]) -> list[str]:
