@@ -10,10 +10,11 @@ measured unchanged, with its very own arguments (`dispatches.py`). The fixture w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import timeit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from statistics import median
 from types import SimpleNamespace
@@ -35,6 +36,7 @@ from pytest_jax_bench.stash import MEASURED, SETTINGS
 __tracebackhide__ = True
 """pytest shows where the test called, and where the function failed, and no line of this module."""
 
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 ROUNDS = 20
 MAX_TIME_S = 1.0
 LEAST_ROUNDS = 6
@@ -117,13 +119,11 @@ class BenchmarkFixture:
                 f"benchmark.pedantic was given a setup and iterations={iterations}",
                 "iterations=1 with a setup, which is called before each call",
             )
-        made = (
-            SetUp(setup, teardown, (args, dict(kwargs or {})), warmup_rounds, iterations) if setup or teardown else None
-        )
-        # Each of the other timers calls inside one program, with one set of arguments.
-        overrides = Overrides(timer="wall", setup=made.renew) if made else Overrides()
-        counts = _count(rounds, warmup_rounds, iterations)
-        return self._measure(target, tuple(args), dict(kwargs or {}), counts, overrides, made)
+        given = (tuple(args), dict(kwargs or {}))
+        # The measurement looks at the first arguments before it calls. Without a warm-up the first call is alone.
+        first = 1 + (iterations if warmup_rounds else 1)
+        renewed = _renew_arguments(setup, teardown, given, first, iterations) if setup or teardown else None
+        return self._measure(target, *given, _count(rounds, warmup_rounds, iterations), Overrides(), renewed)
 
     def compilation(self, fn: Callable[..., Any], *args: Any, rounds: int = 5, **kwargs: Any) -> jax.stages.Compiled:
         """Measures how long it takes to trace, lower, and compile `fn(*args, **kwargs)`, and returns the program.
@@ -134,7 +134,8 @@ class BenchmarkFixture:
         self._use("benchmark.compilation(...)")
         jitted: Any = fn if is_jitted(fn) else jax.jit(fn)
         clear = getattr(jitted, "clear_cache", jax.clear_caches)
-        overrides = Overrides(timer="wall", setup=SetUp(clear, None, ((), {}), 1, 1).renew, is_build=True)
+        forget = _renew_arguments(clear, None, ((), {}), 1, 1).__next__
+        overrides = Overrides(timer="wall", setup=forget, is_build=True)
         return self._measure(lambda: jitted.lower(*args, **kwargs).compile(), (), {}, _count(rounds, 1, 1), overrides)
 
     def weave(self, target: Any, **kwargs: Any) -> None:
@@ -175,16 +176,17 @@ class BenchmarkFixture:
         kwargs: dict[str, Any],
         rounds: Rounds | None = None,
         overrides: Overrides | None = None,
-        made: SetUp | None = None,
+        renewed: Generator[Call] | None = None,
     ) -> Any:
-        """With the usual rounds, unless some are given."""
+        """With the usual rounds, unless some are given. `renewed` are the arguments of each call."""
         if inspect.iscoroutinefunction(fn):
-            return self._measure_coroutine(fn, args, kwargs, rounds, overrides, made)
-        if made is not None:
-            try:
-                return self._measure(fn, *made.first, rounds, overrides)
-            finally:
-                made.tear_down()
+            return self._measure_coroutine(fn, args, kwargs, rounds, overrides, renewed)
+        if renewed is not None:
+            with contextlib.closing(renewed):
+                first = next(renewed)
+                # Each of the other timers calls inside one program, with one set of arguments.
+                overrides = Overrides(timer="wall", setup=renewed.__next__)
+                return self._measure(fn, *first, rounds, overrides)
         if self.disabled:
             return fn(*args, **kwargs)
         # A whole test has no request.
@@ -292,49 +294,33 @@ def _call_with_held(fn: Callable[..., Any]) -> Callable[[Held], Any]:
     return call
 
 
-class SetUp:
-    """Calls `setup` before each call, and `teardown` after each round."""
+def _renew_arguments(
+    setup: Callable[[], Any] | None, teardown: Callable[..., Any] | None, given: Call, calls: int, iterations: int
+) -> Generator[Call]:
+    """The arguments of each call, made by `setup` before each round; `teardown` gets them after it.
 
-    def __init__(
-        self,
-        setup: Callable[[], Any] | None,
-        teardown: Callable[..., Any] | None,
-        given: tuple[tuple[Any, ...], dict[str, Any]],
-        warmup_rounds: int,
-        iterations: int,
-    ) -> None:
-        self._setup, self._teardown, self._given, self._iterations = setup, teardown, given, iterations
-        self._last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        # Without a warm-up the first call is alone.
-        self._left = iterations if warmup_rounds else 1
+    Args:
+        calls: how often they come in the first round; in the later ones, `iterations` times.
+    """
+    while True:
+        args, kwargs = _set_up(setup, given) if setup is not None else given
+        try:
+            for _ in range(calls):
+                yield args, kwargs
+        finally:
+            if teardown is not None:
+                teardown(*args, **kwargs)
+        calls = iterations
 
-    @property
-    def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the calls up to the next teardown."""
-        self._last = self._last or self._make()
-        return self._last
 
-    def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the next call."""
-        if not self._left:
-            self.tear_down()
-            self._left = self._iterations
-        self._left -= 1
-        return self.first
-
-    def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        made = self._setup() if self._setup is not None else None
-        if not made:
-            return self._given
-        if any(self._given):
-            raise ArgumentsGivenTwice(
-                "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"
-            )
-        if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[1], Mapping):
-            raise UsageError(f"the setup of benchmark.pedantic returned {made!r}", "None, or (args, kwargs)")
-        return tuple(made[0]), dict(made[1])
-
-    def tear_down(self) -> None:
-        last, self._last = self._last, None
-        if last is not None and self._teardown is not None:
-            self._teardown(*last[0], **last[1])
+def _set_up(setup: Callable[[], Any], given: Call) -> Call:
+    made = setup()
+    if not made:
+        return given
+    if any(given):
+        raise ArgumentsGivenTwice(
+            "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"
+        )
+    if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[1], Mapping):
+        raise UsageError(f"the setup of benchmark.pedantic returned {made!r}", "None, or (args, kwargs)")
+    return tuple(made[0]), dict(made[1])
