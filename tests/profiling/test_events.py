@@ -17,22 +17,22 @@ ONE = space(plane("/host:CPU", {"pool": [op("dot.1", 10, 5), op("sin.2", 20, 7, 
 
 
 def test_events_and_their_stats_are_columns_that_say_which_events_have_none() -> None:
-    (line,) = read(ONE).planes[0].lines
+    found = read(ONE)
 
-    assert [line.names[i] for i in line.name_id.tolist()] == ["dot.1", "sin.2", "other"]
-    assert (line.start_ps.tolist(), line.duration_ps.tolist()) == ([10, 20, 30], [5, 7, 1])
-    names, (runs, has_run) = line.text("hlo_op"), line.number("run_id")
+    assert [found.texts[i] for i in found.name.tolist()] == ["dot.1", "sin.2", "other"]
+    assert (found.start_ps.tolist(), found.duration_ps.tolist()) == ([10, 20, 30], [5, 7, 1])
+    names, (runs, has_run) = found.text("hlo_op"), found.number("run_id")
 
-    assert [line.texts[i] if i >= 0 else None for i in names] == ["dot.1", "sin.2", None]
+    assert [found.texts[i] for i in names] == ["dot.1", "sin.2", ""]
     assert runs[has_run].tolist() == [1, -3]
     assert has_run.tolist() == [True, True, False]
 
 
 def test_only_the_stats_that_are_wanted_are_kept() -> None:
-    (line,) = read(ONE, keep=["run_id"]).planes[0].lines
+    found = read(ONE, keep=["run_id"])
 
-    assert line.number("run_id")[1].any()
-    assert (line.text("hlo_op") == -1).all()
+    assert found.number("run_id")[1].any()
+    assert not found.text("hlo_op").any()
 
 
 def test_texts_that_are_written_out_are_read_as_those_that_are_references() -> None:
@@ -40,28 +40,26 @@ def test_texts_that_are_written_out_are_read_as_those_that_are_references() -> N
     names = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "hlo_op")))
     body = block(2, "/host:CPU") + block(3, block(4, number(1, 1) + block(4, stat))) + names
 
-    (line,) = read(block(1, body)).planes[0].lines
+    found = read(block(1, body))
 
-    assert line.texts[line.text("hlo_op")[0]] == "dot.1"
+    assert found.texts[found.text("hlo_op")[0]] == "dot.1"
 
 
 def test_times_of_lines_that_began_at_different_times_are_on_one_scale() -> None:
     early = plane("/host:CPU", {"a": [Event("x", 5, 1)]}, began_ns=1_795_312_703_000_000_000)
     late = plane("/device:GPU:0", {"b": [Event("x", 5, 1)]}, began_ns=1_795_312_703_000_000_002)
 
-    starts = [line.start_ps.tolist() for p in read(early + late).planes for line in p.lines]
-
-    assert starts == [[5], [2005]]
+    assert read(early + late).start_ps.tolist() == [5, 2005]
 
 
 def test_more_events_than_a_chunk_keep_their_stats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "CHUNK", 3)
     many = [op(f"op.{i}", 10 * i, 5, run_id=i) for i in range(10)]
 
-    (line,) = read(space(plane("/host:CPU", {"pool": many}))).planes[0].lines
+    found = read(space(plane("/host:CPU", {"pool": many})))
 
-    assert [line.texts[i] for i in line.text("hlo_op")] == [f"op.{i}" for i in range(10)]
-    assert line.number("run_id")[0].tolist() == list(range(10))
+    assert [found.texts[i] for i in found.text("hlo_op")] == [f"op.{i}" for i in range(10)]
+    assert found.number("run_id")[0].tolist() == list(range(10))
 
 
 def refused(data: bytes) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax_versions import tells_runs
 
@@ -97,18 +98,19 @@ def test_the_trace_is_read_as_jax_reads_it(kept: Profile) -> None:
     data = Path(kept.files["xplane"]).read_bytes()
     ours, theirs = read(data), jax.profiler.ProfileData.from_serialized_xspace(data)
 
-    for plane, other in zip(ours.planes, theirs.planes, strict=True):
-        assert plane.name == other.name
-        for line, events in zip(plane.lines, (list(one.events) for one in other.lines), strict=True):
-            names = [line.names[i] for i in line.name_id.tolist()]
-            codes, (runs, has_run) = line.text("hlo_op"), line.number("run_id")
-            stats = [dict(event.stats) for event in events]
-            assert names == [event.name for event in events]
-            assert (line.duration_ps / 1000).tolist() == pytest.approx([event.duration_ns for event in events])
-            assert [line.texts[i] if i >= 0 else None for i in codes] == [s.get("hlo_op") for s in stats]
-            assert [r if h else None for r, h in zip(runs, has_run, strict=True)] == [s.get("run_id") for s in stats]
-            gaps = [event.start_ns - events[0].start_ns for event in events]
-            assert ((line.start_ps - line.start_ps[:1]) / 1000).tolist() == pytest.approx(gaps, abs=1)
+    names, codes, (runs, has_run) = ours.name, ours.text("hlo_op"), ours.number("run_id")
+    lines = [(plane.name, line) for plane in theirs.planes for line in plane.lines]
+    assert [plane.name for plane in ours.planes] == [plane.name for plane in theirs.planes]
+    assert [line.plane for line in ours.lines] == [name for name, _ in lines]
+    for number, events in enumerate(list(line.events) for _, line in lines):
+        mine = np.flatnonzero(ours.line == number)
+        stats = [dict(event.stats) for event in events]
+        assert [ours.texts[i] for i in names[mine]] == [event.name for event in events]
+        assert (ours.duration_ps[mine] / 1000).tolist() == pytest.approx([event.duration_ns for event in events])
+        assert [ours.texts[i] or None for i in codes[mine]] == [s.get("hlo_op") for s in stats]
+        assert [runs[i] if has_run[i] else None for i in mine] == [s.get("run_id") for s in stats]
+        gaps = [event.start_ns - events[0].start_ns for event in events]
+        assert ((ours.start_ps[mine] - ours.start_ps[mine[:1]]) / 1000).tolist() == pytest.approx(gaps, abs=1)
 
 
 def test_files_are_where_tensorboard_looks_and_perfetto_can_read_them(kept: Profile) -> None:

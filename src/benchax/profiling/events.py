@@ -1,4 +1,4 @@
-"""A trace as columns of NumPy: planes, their lines, the events of each line, and the programs; and spans of time.
+"""A trace as columns of NumPy: one entry per event, over all planes and lines; its programs; and spans of time.
 
 A plane is a device or the host. A line is a thread or a stream. An event has a name, a start, a duration and statistics
 ("stats") such as `hlo_op` and `run_id`. `trace.py` interprets the events.
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,119 +29,116 @@ from benchax.errors import FormatError
 from benchax.program import hlo
 from benchax.protobuf import BYTES, PADDING, VARINT, Ints, ProtoMessage, alike, broken, fields, signed, together
 
-HOST = "/host:CPU"
-TEXT, NUMBER = 0, 1
-"""Kinds of a stat. Text is kept as an index into `Space.texts`."""
-_STAT_KINDS = {3: NUMBER, 4: NUMBER, 5: TEXT, 6: TEXT, 7: TEXT}
-"""By the number of their field; numbers with a fraction are left out."""
+HOST, METADATA = "/host:CPU", "/host:metadata"
 LONGEST_PS = 10**18
-"""Eleven days: no recording is longer."""
+"""Eleven days: no recording is longer. Only a damaged file has such times, and sums of them would not fit."""
+IMPLAUSIBLE = f"a time below zero, or above {LONGEST_PS} ps, in the line that begins"
 _EVENT = 4 << 3 | BYTES
 """The tag of an event inside its line."""
+_NUMBERS, _TEXTS, _REFERENCE = (3, 4), (5, 6), 7
+"""The fields of a stat that have its value. A stat with a fraction (2) is left out."""
 CHUNK = 100_000
 """The number of events to read at once. It limits the memory for events that are not kept."""
+Flags = NDArray[np.bool_]
 
 
 class Stats(NamedTuple):
-    """The stats of a line's events, one entry per stat."""
+    """The stats of events, one entry per stat. If an event has two with one key, the later one counts."""
 
     owner: NDArray[np.int32]
     """Which event."""
     key: NDArray[np.int32]
     """Index into `Space.texts`."""
-    kind: NDArray[np.uint8]
+    is_text: Flags
     value: Ints
     """A number; for a text the index into `Space.texts`."""
 
 
-@dataclass(frozen=True, eq=False)
-class TraceLine:
-    """A thread, or a stream of a device. Columns of one length: an entry per event, in the order of the file."""
-
-    name: str
-    names: Mapping[int, str]
-    """The names of events, by what `name_id` holds; shared by the lines of a plane."""
-    name_id: Ints
-    start_ps: Ints
-    """Since the earliest line of the whole space began."""
-    duration_ps: Ints
-    stats: Stats
-    shared: Mapping[str, Mapping[int, int]]
-    """Stats that belong to a name and so to all its events: stat → name_id → value, as in `Stats.value`."""
-    texts: list[str] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.name_id)
-
-    def text(self, key: str) -> Ints:
-        """Returns, for each event, the index into `texts` of its stat `key`; -1 for those that have none."""
-        return self._column(key, TEXT, -1)[0]
-
-    def number(self, key: str) -> tuple[Ints, NDArray[np.bool_]]:
-        """(values, which events have the stat at all)."""
-        return self._column(key, NUMBER, 0)
-
-    def find(self, is_wanted: Callable[[str], object]) -> Ints:
-        """Returns the places of the events whose name is wanted."""
-        return np.flatnonzero(np.isin(self.name_id, [i for i, name in self.names.items() if is_wanted(name)]))
-
-    def _column(self, key: str, kind: int, default: int) -> tuple[Ints, NDArray[np.bool_]]:
-        column = np.full(len(self), default, np.int64)
-        has = np.zeros(len(self), np.bool_)
-        for name_id, value in self.shared.get(key, {}).items():
-            of_name = self.name_id == name_id
-            # These come before the event's own stats, which take precedence.
-            column[of_name], has[of_name] = value, True
-        # A key is one text, and so one index.
-        code = self.texts.index(key) if key in self.texts else -1
-        chosen = (self.stats.key == code) & (self.stats.kind == kind)
-        column[self.stats.owner[chosen]] = self.stats.value[chosen]
-        has[self.stats.owner[chosen]] = True
-        return column, has
-
-
-@dataclass(frozen=True, eq=False)
-class Plane:
+class Plane(NamedTuple):
     """A device, the host, or a table of metadata."""
 
     name: str
-    lines: tuple[TraceLine, ...]
-    names: Mapping[int, str]
-    """The names of events, by id."""
-    display_names: Mapping[int, str]
-    blobs: Mapping[str, Mapping[int, bytes]]
-    """Stats of names that are bytes: stat → name id → bytes. `hlo_proto` of the plane `/host:metadata` is one."""
-    words: Mapping[str, str]
-    """Stats of the plane itself that are texts."""
+    keys: tuple[str, ...]
+    """Keys of its own stats: of the texts among them."""
+
+
+class Line(NamedTuple):
+    """A thread, or a stream of a device."""
+
+    plane: str
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """A whole trace."""
+    """A whole trace. Columns of one length: an entry per event, in the order of the file."""
 
     planes: tuple[Plane, ...]
+    lines: tuple[Line, ...]
+    texts: list[str] = field(repr=False)
+    """The first one is empty."""
+    line: Ints
+    """Index into `lines`."""
+    name: Ints
+    """Index into `texts`. On a device the short name, if there is one: on TPU the other is a whole line of HLO."""
+    start_ps: Ints
+    """Since the earliest line began."""
+    duration_ps: Ints
+    stats: Stats
+    programs: tuple[tuple[str, bytes], ...] = field(repr=False)
+    """Names that have bytes: the programs of the plane `/host:metadata`, each an HloProto."""
     hosts: tuple[str, ...]
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
-    texts: list[str]
+    said: tuple[str, ...]
+    """The errors and warnings of the profiler."""
 
-    @property
-    def n_events(self) -> int:
-        return sum(len(line) for plane in self.planes for line in plane.lines)
+    def __len__(self) -> int:
+        return len(self.name)
 
-    @property
-    def host_lines(self) -> list[TraceLine]:
-        """The threads of the host that have events."""
-        plane = self.plane(HOST)
-        return [line for line in plane.lines if len(line)] if plane else []
+    @cached_property
+    def end_ps(self) -> Ints:
+        return self.start_ps + self.duration_ps
 
-    def plane(self, name: str) -> Plane | None:
-        return next((plane for plane in self.planes if plane.name == name), None)
+    @cached_property
+    def is_host(self) -> Flags:
+        """Which events are of a thread of the host."""
+        return np.array([line.plane == HOST for line in self.lines], np.bool_)[self.line]
+
+    def name_of(self, event: int) -> str:
+        return self.texts[self.name[event]]
+
+    def count_by_plane(self) -> Counter[str]:
+        """The number of events of each plane."""
+        counts = np.bincount(self.line, minlength=len(self.lines)).tolist()
+        found = Counter[str]()
+        for line, count in zip(self.lines, counts, strict=True):
+            found[line.plane] += count
+        return found
 
     def count_events(self, begin_ps: int, end_ps: int) -> int:
         """Counts the events that begin between the two times."""
-        lines = (line for plane in self.planes for line in plane.lines)
-        return sum(int(((line.start_ps >= begin_ps) & (line.start_ps < end_ps)).sum()) for line in lines)
+        return int(((self.start_ps >= begin_ps) & (self.start_ps < end_ps)).sum())
+
+    def find(self, is_wanted: Callable[[str], object]) -> Ints:
+        """Returns the events of the host whose name is wanted."""
+        wanted = np.array([bool(is_wanted(text)) for text in self.texts], np.bool_)
+        return np.flatnonzero(wanted[self.name] & self.is_host)
+
+    def text(self, key: str) -> Ints:
+        """Returns, for each event, the index into `texts` of its stat `key`; 0 for those that have none."""
+        return self._column(key, True)[0]
+
+    def number(self, key: str) -> tuple[Ints, Flags]:
+        """(values, which events have the stat at all)."""
+        return self._column(key, False)
+
+    def _column(self, key: str, is_text: bool) -> tuple[Ints, Flags]:
+        column, has = np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        # A key is one text, and so one index.
+        code = self.texts.index(key) if key in self.texts else -1
+        chosen = np.flatnonzero((self.stats.key == code) & (self.stats.is_text == is_text))
+        owner = self.stats.owner[chosen]
+        column[owner], has[owner] = self.stats.value[chosen], True
+        return column, has
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
@@ -162,88 +161,70 @@ def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
             f"these {len(xspace)} bytes hold no plane of a trace",
             "a whole XSpace message, as JAX writes it into <host>.xplane.pb",
         )
-    # One line of a real trace begins at a time in ns since 1970. In ps, it does not fit into int64.
-    began = [_began_ns(xspace, part.start, part.end) for plane in planes for part in plane.parts(3, BYTES)]
-    origin_ns = min((time for time in began if time is not None), default=0)
-    reader = _PlaneReader(xspace, keep, origin_ns)
-    errors, warnings, hosts = (tuple(whole.texts(number)) for number in (2, 3, 4))
-    return Space(tuple(map(reader.plane, planes)), hosts, errors, warnings, reader.texts)
+    reader = _Reader(xspace, keep)
+    read_planes = tuple(map(reader.plane, planes))
+    said = tuple(text for number in (2, 3) for text in whole.texts(number))
+    return reader.space(read_planes, tuple(whole.texts(4)), said)
 
 
-def _began_ns(data: bytes, start: int, end: int) -> int | None:
-    """Returns when a line began; None where it has no event, and then often no time either."""
-    began = 0
-    for part in fields(data, start, end):
-        if part.number == 3:
-            began = signed(part.value)
-        elif part.number == 4:
-            return began
-    return None
+class _Reader:
+    """Reads planes into columns, and keeps each text once."""
 
-
-class _PlaneReader:
-    """Reads planes, and keeps each text once."""
-
-    def __init__(self, data: bytes, keep: Collection[str] | None, origin_ns: int) -> None:
+    def __init__(self, data: bytes, keep: Collection[str] | None) -> None:
         self.data = data
         self.array = np.frombuffer(data + bytes(PADDING), np.uint8)
         self.keep = keep
-        self.origin_ns = origin_ns
-        self.texts: list[str] = []
-        self.codes: dict[str, int] = {}
+        self.codes: dict[str, int] = {"": 0}
+        self.lines: list[Line] = []
+        self.began: list[tuple[int, int | None]] = []
+        """Where each line is in the data, and its time in ns: None without an event. Then it often has none."""
+        self.events: list[NDArray[np.int64]] = []
+        """Pieces of the columns line, name, offset from the beginning of the line, and duration."""
+        self.stats: list[Stats] = []
+        self.n_events = 0
+        self.programs: list[tuple[str, bytes]] = []
 
     def code(self, text: str) -> int:
-        found = self.codes.setdefault(text, len(self.texts))
-        if found == len(self.texts):
-            self.texts.append(text)
-        return found
+        return self.codes.setdefault(text, len(self.codes))
 
     def plane(self, plane: ProtoMessage) -> Plane:
-        stat_names = {one.number(1): self.code(one.text(2)) for one in _values_of(plane, 5)}
-        names: dict[int, str] = {}
-        display: dict[int, str] = {}
-        shared: dict[str, dict[int, int]] = {}
-        blobs: dict[str, dict[int, bytes]] = {}
+        title = plane.text(2)
+        words = {one.number(1): one.text(2) for one in _values_of(plane, 5)}
+        codes = {word_id: self.code(word) for word_id, word in words.items()}
+        names: dict[int, int] = {}
+        shared: dict[tuple[int, bool], dict[int, int]] = {}
         for one in _values_of(plane, 4):
-            name_id, names[one.number(1)] = one.number(1), one.text(2)
-            if shown := one.text(4):
-                display[name_id] = shown
-            for key, value in self._stats(one.messages(5), stat_names):
+            name_id, name = one.number(1), one.text(2)
+            names[name_id] = self.code((title.startswith("/device:") and one.text(4)) or name)
+            for key, value in _single_stats(one.messages(5), words):
                 if isinstance(value, bytes):
-                    blobs.setdefault(key, {})[name_id] = value
-                else:
-                    shared.setdefault(key, {})[name_id] = self.code(value) if isinstance(value, str) else value
-        lines = tuple(self.line(at.start, at.end, names, stat_names, shared) for at in plane.parts(3, BYTES))
-        words = {key: value for key, value in self._stats(plane.messages(6), stat_names) if isinstance(value, str)}
-        return Plane(plane.text(2), lines, names, display, blobs, words)
-
-    def _stats(
-        self, stats: list[ProtoMessage], stat_names: Mapping[int, int]
-    ) -> Iterator[tuple[str, int | str | bytes]]:
-        """Yields (key, value) of single stats, without numbers that have a fraction."""
-        for one in stats:
-            code = stat_names.get(one.number(1))
-            key = "" if code is None else self.texts[code]
-            for number in (3, 4):
-                yield from ((key, signed(part.value)) for part in one.parts(number, VARINT))
-            yield from ((key, text) for text in one.texts(5))
-            yield from ((key, blob) for blob in one.bytes_of(6))
-            for part in one.parts(7, VARINT):
-                if part.value in stat_names:
-                    yield key, self.texts[stat_names[part.value]]
+                    self.programs.append((name, value))
+                elif self.keep is None or key in self.keep:
+                    of_key = shared.setdefault((self.code(key), isinstance(value, str)), {})
+                    of_key[name_id] = self.code(value) if isinstance(value, str) else value
+        for at in plane.parts(3, BYTES):
+            self.line(title, at.start, at.end, names, codes, shared)
+        own = _single_stats(plane.messages(6), words)
+        return Plane(title, tuple(key for key, value in own if isinstance(value, str)))
 
     def line(
         self,
-        start: int,
+        plane: str,
+        at: int,
         end: int,
-        names: Mapping[int, str],
-        stat_names: Mapping[int, int],
-        shared: Mapping[str, Mapping[int, int]],
-    ) -> TraceLine:
-        name, display, began_ns = "", "", self.origin_ns
+        names: Mapping[int, int],
+        words: Mapping[int, int],
+        shared: Mapping[tuple[int, bool], Mapping[int, int]],
+    ) -> None:
+        """Reads a thread or a stream.
+
+        Args:
+            names, words: names of events and texts of stats: their number in the plane → index into `Space.texts`.
+            shared: stats that belong to a name and so to all its events: (key, is it a text?) → name → value.
+        """
+        place, title, began_ns = at, "", 0
         starts: list[int] = []
         ends: list[int] = []
-        at = start
         while at < end:
             # A line consists almost only of consecutive events, so one pass takes them together.
             begins, stops, at = alike(self.data, at, end, _EVENT)
@@ -253,82 +234,100 @@ class _PlaneReader:
             if part is None:
                 break
             at = part.after
-            if part.number == 2:
-                name = _word(self.data, part.start, part.end)
-            elif part.number == 11:
-                display = _word(self.data, part.start, part.end)
+            if part.number in (2, 11):  # the name, and after it the one to show, if there is one
+                title = _word(self.data, part.start, part.end) or title
             elif part.number == 3:
                 began_ns = signed(part.value)
-        where = np.array(starts, np.int64), np.array(ends, np.int64)
-        chunks = [
-            self._events(where[0][i : i + CHUNK], where[1][i : i + CHUNK], i, stat_names)
-            for i in range(0, len(starts), CHUNK)
-        ] or [self._events(*where, 0, stat_names)]
-        name_id, offset_ps, duration_ps = (
-            np.concatenate(column) for column in zip(*(c[:3] for c in chunks), strict=True)
-        )
-        stats = Stats(*(np.concatenate(column) for column in zip(*(c[3] for c in chunks), strict=True)))
-        began_ps = (began_ns - self.origin_ns) * 1000 if starts else 0
-        # Only a damaged file has such times, and sums of them would not fit.
-        if not (_plausible(offset_ps) and _plausible(duration_ps) and 0 <= began_ps <= LONGEST_PS):
-            raise broken(start, f"a time below zero, or above {LONGEST_PS} ps, in the line that begins")
-        return TraceLine(display or name, names, name_id, offset_ps + began_ps, duration_ps, stats, shared, self.texts)
+        self.lines.append(Line(plane, title))
+        self.began.append((place, began_ns if starts else None))
+        for i in range(0, len(starts), CHUNK):
+            where = np.array([starts[i : i + CHUNK], ends[i : i + CHUNK]], np.int64)
+            columns, stats = self._events(*where)
+            if ((columns[2:] < 0) | (columns[2:] > LONGEST_PS)).any():
+                raise broken(place, IMPLAUSIBLE)
+            # These come before the event's own stats, which take precedence.
+            for (key, is_text), values in shared.items():
+                owner = np.flatnonzero(np.isin(columns[1], list(values)))
+                self._add_stats(owner, np.full(len(owner), key), is_text, _rename(columns[1, owner], values))
+            self._keep_stats(*stats, words)
+            columns[1] = _rename(columns[1], names)
+            self.events.append(columns)
+            self.n_events += columns.shape[1]
 
-    def _events(
-        self, start: Ints, end: Ints, first: int, stat_names: Mapping[int, int]
-    ) -> tuple[Ints, Ints, Ints, Stats]:
-        """Returns (name ids, offsets, durations, stats) of the events at these positions; `first` is the index of the
-        first."""
+    def _events(self, start: Ints, end: Ints) -> tuple[NDArray[np.int64], tuple[Ints, Ints, Ints]]:
+        """Returns (the columns of `events`, with numbers of names; owner, start and end of each stat)."""
         columns = np.zeros((4, len(start)), np.int64)
-        owners: list[Ints] = []
-        starts: list[Ints] = []
-        ends: list[Ints] = []
+        columns[0] = len(self.lines) - 1
+        stats = [np.zeros((3, 0), np.int64)]
         for which, number, wire, value, at in together(self.array, start, end):
             for field_number in (1, 2, 3):
                 of_field = (number == field_number) & (wire == VARINT)
                 columns[field_number, which[of_field]] = value[of_field]
             stat = (number == 4) & (wire == BYTES)
-            owners.append(which[stat])
-            starts.append(at[stat])
-            ends.append(at[stat] + value[stat])
-        none = [np.zeros(0, np.int64)]
-        owner = np.concatenate(owners or none)
-        stats = self._stat_columns(
-            owner + first, np.concatenate(starts or none), np.concatenate(ends or none), stat_names
-        )
-        return columns[1], columns[2], columns[3], stats
+            stats.append(np.stack([which[stat], at[stat], at[stat] + value[stat]]))
+        owner, begin, stop = np.concatenate(stats, axis=1)
+        return columns, (owner, begin, stop)
 
-    def _stat_columns(self, owner: Ints, start: Ints, end: Ints, stat_names: Mapping[int, int]) -> Stats:
-        key = np.zeros(len(owner), np.int64)
-        kind = np.full(len(owner), 255, np.uint8)
-        values = np.zeros(len(owner), np.int64)
-        written: list[tuple[Ints, Ints, Ints]] = []
+    def _keep_stats(self, owner: Ints, start: Ints, end: Ints, words: Mapping[int, int]) -> None:
+        key, kind, values, place = np.zeros((4, len(owner)), np.int64)
         for which, number, wire, value, at in together(self.array, start, end):
             of_key = (number == 1) & (wire == VARINT)
             key[which[of_key]] = value[of_key]
-            for field_number, sort in _STAT_KINDS.items():
-                chosen = number == field_number
-                if not chosen.any():
-                    continue
-                kind[which[chosen]] = sort
-                if field_number == 7:
-                    values[which[chosen]] = _rename(value[chosen], stat_names)
-                elif sort == TEXT:
-                    written.append((which[chosen], at[chosen], value[chosen]))
-                else:
-                    values[which[chosen]] = value[chosen]
-        names = _rename(key, stat_names)
-        wanted = self._select(names) & (kind != 255)
-        for which, at, length in written:
-            for i, begin, size in zip(which.tolist(), at.tolist(), length.tolist(), strict=True):
-                if wanted[i]:
-                    values[i] = self.code(_word(self.data, begin, begin + size))
-        return Stats(owner[wanted].astype(np.int32), names[wanted].astype(np.int32), kind[wanted], values[wanted])
+            of_value = (number >= min(_NUMBERS)) & (number <= _REFERENCE)
+            for column, found in ((kind, number), (values, value), (place, at)):
+                column[which[of_value]] = found[of_value]
+        key = _rename(key, words)
+        is_kept = (
+            True if self.keep is None else np.isin(key, [self.codes[one] for one in self.keep if one in self.codes])
+        )
+        wanted = np.flatnonzero((kind > 0) & is_kept)
+        kind, values, place = kind[wanted], values[wanted], place[wanted]
+        is_reference = kind == _REFERENCE
+        values[is_reference] = _rename(values[is_reference], words)
+        for i in np.flatnonzero(np.isin(kind, _TEXTS)).tolist():
+            begin, length = int(place[i]), int(values[i])
+            values[i] = self.code(_word(self.data, begin, begin + length))
+        self._add_stats(owner[wanted], key[wanted], kind > max(_NUMBERS), values)
 
-    def _select(self, names: Ints) -> NDArray[np.bool_]:
-        if self.keep is None:
-            return names >= 0
-        return np.isin(names, [self.codes[key] for key in self.keep if key in self.codes])
+    def _add_stats(self, owner: Ints, key: Ints, is_text: Flags | bool, value: Ints) -> None:
+        """`owner` counts from the first event that is not yet in `events`."""
+        of_event, is_texts = (owner + self.n_events).astype(np.int32), np.broadcast_to(np.array(is_text), len(owner))
+        self.stats.append(Stats(of_event, key.astype(np.int32), is_texts, value))
+
+    def space(self, planes: tuple[Plane, ...], hosts: tuple[str, ...], said: tuple[str, ...]) -> Space:
+        # A real trace begins at a time in ns since 1970. In ps, it does not fit into int64.
+        origin_ns = min((ns for _, ns in self.began if ns is not None), default=0)
+        began_ps = [0 if ns is None else (ns - origin_ns) * 1000 for _, ns in self.began]
+        for (place, _), time_ps in zip(self.began, began_ps, strict=True):
+            if time_ps > LONGEST_PS:
+                raise broken(place, IMPLAUSIBLE)
+        line, name, offset_ps, duration_ps = np.concatenate([np.zeros((4, 0), np.int64), *self.events], axis=1)
+        start_ps = offset_ps + np.array(began_ps, np.int64)[line]
+        self._add_stats(name[:0], name[:0], False, name[:0])  # there may be no others
+        stats: list[Any] = [np.concatenate(column) for column in zip(*self.stats, strict=True)]
+        return Space(
+            planes,
+            tuple(self.lines),
+            list(self.codes),
+            line,
+            name,
+            start_ps,
+            duration_ps,
+            Stats(*stats),
+            tuple(self.programs),
+            hosts,
+            said,
+        )
+
+
+def _single_stats(stats: list[ProtoMessage], words: Mapping[int, str]) -> Iterator[tuple[str, int | str | bytes]]:
+    """Yields (key, value) of single stats, without numbers that have a fraction."""
+    for one in stats:
+        key = words.get(one.number(1), "")
+        found: list[int | str | bytes] = [signed(part.value) for n in _NUMBERS for part in one.parts(n, VARINT)]
+        found += [*one.texts(5), *one.bytes_of(6)]
+        found += [words[part.value] for part in one.parts(_REFERENCE, VARINT) if part.value in words]
+        yield from ((key, value) for value in found)
 
 
 def _values_of(plane: ProtoMessage, number: int) -> Iterator[ProtoMessage]:
@@ -340,14 +339,10 @@ def _word(data: bytes, start: int, end: int) -> str:
     return data[start:end].decode(errors="replace")
 
 
-def _plausible(times_ps: Ints) -> bool:
-    return not len(times_ps) or bool(times_ps.min() >= 0 and times_ps.max() <= LONGEST_PS)
-
-
 def _rename(ids: Ints, names: Mapping[int, int]) -> Ints:
-    """`names[i]` for each id; -1 for an id that has no name."""
-    different, where = np.unique(ids, return_inverse=True)
-    return np.array([names.get(int(i), -1) for i in different], np.int64)[where] if len(ids) else ids
+    """`names[i]` for each id, or 0 for an id that has no name."""
+    first, group = group_rows(ids)
+    return np.array([names.get(i, 0) for i in ids[first].tolist()], np.int64)[group]
 
 
 # ---- compiled programs ------------------------------------------------------------------------------------------
@@ -356,7 +351,6 @@ def _rename(ids: Ints, names: Mapping[int, int]) -> Ints:
 # the protobuf message HloProto. jaxlib prints it as text, and `program/hlo.py` reads that. A module that jaxlib cannot
 # read is left out: its operations then have no scope.
 
-METADATA = "/host:metadata"
 _NAMED = re.compile(r".*\((?P<program>-?\d+)\)", re.DOTALL)
 _HOMES = ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension")
 """Where jaxlib has HloModule: since 0.9 or so, in 0.7 and 0.8, and until 0.6."""
@@ -367,19 +361,17 @@ def programs(space: Space) -> dict[int, hlo.Module]:
 
     The trace has every program that the process ever compiled: after a day in a notebook, thousands.
     """
-    plane = space.plane(METADATA)
-    numbers = [line.number("program_id") for plane in space.planes for line in plane.lines]
-    ran = {int(number) for values, has in numbers for number in np.unique(values[has])}
+    numbers, has_number = space.number("program_id")
+    ran = set(np.unique(numbers[has_number]).tolist())
     found: dict[int, hlo.Module] = {}
-    for blobs in plane.blobs.values() if plane else ():
-        for name_id, blob in blobs.items():
-            named = _NAMED.fullmatch(plane.names.get(name_id, "")) if plane else None
-            if named is None or int(named["program"]) not in ran:
-                continue
-            with suppress(FormatError):  # of a version to come; what is known of the operations is shown without it
-                for proto in ProtoMessage(blob).bytes_of(1):  # the only one of an HloProto
-                    if text := text_of(proto):
-                        found[int(named["program"])] = hlo.parse(text)
+    for name, blob in space.programs:
+        named = _NAMED.fullmatch(name)
+        if named is None or int(named["program"]) not in ran:
+            continue
+        with suppress(FormatError):  # of a version to come; what is known of the operations is shown without it
+            for proto in ProtoMessage(blob).bytes_of(1):  # the only one of an HloProto
+                if text := text_of(proto):
+                    found[int(named["program"])] = hlo.parse(text)
     return found
 
 

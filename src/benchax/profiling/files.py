@@ -54,27 +54,21 @@ def recording_folder(folder: Path | None) -> Iterator[Path]:
     Raises:
         UsageError: it cannot be made or written to.
     """
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:  # a NUL, or half of a surrogate pair
-            raise _unwritable(folder, error) from error
     try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
-    except OSError as error:
-        raise _unwritable(folder or Path(tempfile.gettempdir()), error) from error
+    except (OSError, ValueError) as error:  # the latter of a NUL, or half of a surrogate pair
+        raise UsageError(
+            f"cannot write a profile into {str(folder or tempfile.gettempdir())!r}: "
+            f"{getattr(error, 'strerror', None) or error}",
+            "a folder that can be made and written to, with room for the trace",
+            "name another folder; nothing has been run",
+        ) from error
     try:
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _unwritable(folder: Path, error: OSError | ValueError) -> UsageError:
-    return UsageError(
-        f"cannot write a profile into {str(folder)!r}: {getattr(error, 'strerror', None) or error}",
-        "a folder that can be made and written to, with room for the trace",
-        "name another folder; nothing has been run",
-    )
 
 
 def find_run(place: Path) -> Path | None:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from benchax.profiling.events import HOST, Coverage, Space, TraceLine, unite
+from benchax.profiling.events import Coverage, Space, unite
 from benchax.protobuf import Ints
 
 # Marks that benchax writes into a trace during a recording, as names of events: stacks, compilations, the machine.
@@ -98,6 +98,7 @@ class CompileMark(NamedTuple):
     program: str
     stack: tuple[SampledFrame, ...]
     elapsed_us: int
+    begin_ps: int
     end_ps: int
     is_before: bool
     """It was before the recording, so its end is not known."""
@@ -105,14 +106,12 @@ class CompileMark(NamedTuple):
 
 def read_compile_marks(space: Space) -> Iterator[CompileMark]:
     """Yields the marks that the listener of `program_recorder.py` left."""
-    for line in space.host_lines:
-        elapsed, before = line.number("elapsed_us")[0], line.number("before")[0]
-        for i in line.find(lambda name: name.startswith(COMPILED)).tolist():
-            text = line.names[int(line.name_id[i])].removeprefix(COMPILED)
-            kind, name, stack = [*text.split(" ", 2), "", ""][:3]
-            yield CompileMark(
-                kind, program_name(name), decode(stack), int(elapsed[i]), int(line.start_ps[i]), bool(before[i])
-            )
+    elapsed_us, is_before = space.number("elapsed_us")[0], space.number("before")[0]
+    for i in space.find(lambda name: name.startswith(COMPILED)).tolist():
+        kind, name, stack = [*space.name_of(i).removeprefix(COMPILED).split(" ", 2), "", ""][:3]
+        end_ps, took_us = int(space.start_ps[i]), int(elapsed_us[i])
+        begin_ps = end_ps - took_us * PS_PER_US
+        yield CompileMark(kind, program_name(name), decode(stack), took_us, begin_ps, end_ps, bool(is_before[i]))
 
 
 def program_name(name: str) -> str:
@@ -123,9 +122,8 @@ def program_name(name: str) -> str:
 
 def machine_of(space: Space) -> str | None:
     """Returns the fingerprint of the machine that recorded, or None if the trace has none."""
-    plane = space.plane(HOST)
-    names = plane.names.values() if plane else ()
-    return next((name.removeprefix(MACHINE) for name in names if name.startswith(MACHINE)), None)
+    found = space.find(lambda name: name.startswith(MACHINE))
+    return space.name_of(found[0]).removeprefix(MACHINE) if len(found) else None
 
 
 CALL = re.compile(r"PjitFunction\((.*)\)", re.DOTALL)
@@ -154,13 +152,8 @@ class StackSamples:
     cpu_us: Ints
     """Processor time of the thread since the sample before; -1 where it is not known."""
     since_us: Ints
-    used_us: int | None
-    """The total time of all of them. None: the trace does not have it."""
-    wall_us: int | None
-
-    @property
-    def cost_share(self) -> float | None:
-        return self.used_us / self.wall_us if self.used_us is not None and self.wall_us else None
+    cost_share: float | None
+    """The share of the time that they took. None: the trace does not have it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,98 +177,74 @@ class HostThread:
 
 def read_samples(space: Space) -> StackSamples:
     """All of them; none where the trace has none."""
-    for line in space.host_lines:
-        chosen = line.find(lambda name: name.startswith(SAMPLE))
-        if not len(chosen):
-            continue
-        chosen = chosen[np.argsort(line.start_ps[chosen], kind="stable")]
-        ids = sorted(set(line.name_id[chosen].tolist()))
-        late, _ = line.number("late_us")
-        cpu, has_cpu = line.number("cpu_us")
-        since, _ = line.number("since_us")
-        cost: tuple[int | None, int | None] = (None, None)
-        for end in line.find(ENDED.__eq__).tolist():
-            cost = int(line.number("used_us")[0][end]), int(line.number("wall_us")[0][end])
-        return StackSamples(
-            line.start_ps[chosen],
-            np.searchsorted(ids, line.name_id[chosen]),
-            tuple(decode(line.names[i].removeprefix(SAMPLE)) for i in ids),
-            late[chosen] * PS_PER_US,
-            np.where(has_cpu, cpu, -1)[chosen],
-            since[chosen],
-            *cost,
-        )
-    none = np.zeros(0, np.int64)
-    return StackSamples(none, none, (), none, none, none, None, None)
+    chosen = space.find(lambda name: name.startswith(SAMPLE))
+    chosen = chosen[np.argsort(space.start_ps[chosen], kind="stable")]
+    names, stack = np.unique(space.name[chosen], return_inverse=True)
+    cpu_us, has_cpu = space.number("cpu_us")
+    end = space.find(ENDED.__eq__)[-1:]
+    used_us, wall_us = (int(space.number(key)[0][end].sum()) for key in ("used_us", "wall_us"))
+    return StackSamples(
+        space.start_ps[chosen],
+        stack,
+        tuple(decode(space.texts[name].removeprefix(SAMPLE)) for name in names.tolist()),
+        space.number("late_us")[0][chosen] * PS_PER_US,
+        np.where(has_cpu, cpu_us, -1)[chosen],
+        space.number("since_us")[0][chosen],
+        used_us / wall_us if wall_us else None,
+    )
 
 
 def read_host_thread(space: Space, marks: Sequence[CompileMark]) -> HostThread:
     """Returns the thread with the most calls, or a thread without calls if there were no calls."""
-    lines = space.host_lines
-    none = np.zeros(0, np.int64)
-    transfers = [_chosen(line, _TRANSFERS) for line in lines]
-    calling = max(lines, key=lambda line: len(_chosen(line, _CALLS)[0]), default=None)
-    if calling is None:
-        empty = unite(none, none)
-        return HostThread((), none, none, none, empty, empty, empty, empty)
-    begins, ends = (np.concatenate([none, *column]) for column in zip(*transfers, strict=True))
-    moved = unite(begins, ends)
-    queued = unite(*_queued([_chosen(line, _QUEUED) for line in lines], _chosen(calling, _TRANSFERS)[1]))
-    names, name, start, end = _outermost_calls(calling)
-    compiled = _compiling(calling, marks, start, end)
-    jax = [_chosen(calling, pattern) for pattern in (_CALLS, _TRANSFERS, _JAX)]
-    everything = unite(*(np.concatenate(column) for column in zip(*jax, strict=True)))
-    return HostThread(names, name, start, end, compiled, moved, queued, everything)
+    calls, transfers, queued = (space.find(pattern.fullmatch) for pattern in (_CALLS, _TRANSFERS, _QUEUED))
+    thread = int(np.bincount(space.line[calls]).argmax()) if len(calls) else -1
 
+    def here(events: Ints) -> Ints:
+        return events[space.line[events] == thread]
 
-def _queued(dispatches: list[tuple[Ints, Ints]], asked: Ints) -> tuple[Ints, Ints]:
-    """From when the thread had asked for a transfer to when another thread began it, which it may be late to."""
-    none = np.zeros(0, np.int64)
-    start, end = (np.concatenate([none, *column]) for column in zip(*dispatches, strict=True))
-    order = np.argsort(start, kind="stable")
-    start, before = start[order], np.concatenate([[-1], np.maximum.accumulate(end[order])])[: len(start)]
-    asked = np.sort(asked)
-    at = np.searchsorted(asked, start, side="right") - 1
-    since = asked[np.maximum(at, 0)] if len(asked) else np.zeros(len(start), np.int64)
-    # It was requested after the previous transfer had ended; otherwise it belongs to that one.
-    chosen = (at >= 0) & (since >= before)
-    return since[chosen], start[chosen]
-
-
-def _chosen(line: TraceLine, pattern: re.Pattern[str]) -> tuple[Ints, Ints]:
-    """(starts, ends) of the events of such a name."""
-    at = line.find(pattern.fullmatch)
-    return line.start_ps[at], line.start_ps[at] + line.duration_ps[at]
-
-
-def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints]:
-    """(names, which one, starts, ends). JAX writes a call twice, one inside the other; tracing calls others inside."""
-    at = line.find(CALL.fullmatch)
-    end = line.start_ps[at] + line.duration_ps[at]
-    order = np.lexsort((-end, line.start_ps[at]))
-    at, end = at[order], end[order]
-    start = line.start_ps[at]
-    reach = np.maximum.accumulate(end)
-    is_outer = np.concatenate([[True], start[1:] >= reach[:-1]]) if len(at) else np.zeros(0, np.bool_)
-    ids = line.name_id[at][is_outer]
-    different = sorted(set(ids.tolist()))
-    return (
-        tuple(CALL.sub(r"\1", line.names[i]) for i in different),
-        np.searchsorted(different, ids),
-        start[is_outer],
-        end[is_outer],
+    names, name, start, end = _outermost_calls(space, here(space.find(CALL.fullmatch)))
+    jax = np.concatenate([here(calls), here(transfers), here(space.find(_JAX.fullmatch))])
+    return HostThread(
+        names,
+        name,
+        start,
+        end,
+        _compiling(space, here(space.find(_COMPILES.fullmatch)), marks, Coverage(start, end)),
+        unite(space.start_ps[transfers], space.end_ps[transfers]),
+        unite(*_queued(space, queued, np.sort(space.end_ps[here(transfers)]))),
+        unite(space.start_ps[jax], space.end_ps[jax]),
     )
 
 
-def _compiling(line: TraceLine, marks: Sequence[CompileMark], start: Ints, end: Ints) -> Coverage:
+def _queued(space: Space, queued: Ints, asked: Ints) -> tuple[Ints, Ints]:
+    """From when the thread had asked for a transfer to when another thread began it, which it may be late to."""
+    queued = queued[np.argsort(space.start_ps[queued], kind="stable")]
+    begun = space.start_ps[queued]
+    before = np.concatenate([[-1], np.maximum.accumulate(space.end_ps[queued])])[: len(begun)]
+    at = np.searchsorted(asked, begun, side="right") - 1
+    is_asked = at >= 0
+    since, begun, before = asked[at[is_asked]], begun[is_asked], before[is_asked]
+    # It was requested after the previous transfer had ended; otherwise it belongs to that one.
+    chosen = since >= before
+    return since[chosen], begun[chosen]
+
+
+def _outermost_calls(space: Space, at: Ints) -> tuple[tuple[str, ...], Ints, Ints, Ints]:
+    """(names, which one, starts, ends). JAX writes a call twice, one inside the other; tracing calls others inside."""
+    at = at[np.lexsort((-space.end_ps[at], space.start_ps[at]))]
+    start = space.start_ps[at]
+    reached = np.concatenate([start[:1], np.maximum.accumulate(space.end_ps[at])[:-1]])
+    at = at[start >= reached]
+    names, name = np.unique(space.name[at], return_inverse=True)
+    called = tuple(CALL.sub(r"\1", space.texts[i]) for i in names.tolist())
+    return called, name, space.start_ps[at], space.end_ps[at]
+
+
+def _compiling(space: Space, compiles: Ints, marks: Sequence[CompileMark], calls: Coverage) -> Coverage:
     """Counts a call that compiles as compiling from its beginning to its end, because tracing has no separate event."""
-    begins, ends = _chosen(line, _COMPILES)
-    inside = [mark for mark in marks if not mark.is_before]
-    ends = np.concatenate([ends, np.array([mark.end_ps for mark in inside], np.int64)])
-    begun = np.array([mark.end_ps - mark.elapsed_us * PS_PER_US for mark in inside], np.int64)
-    begins = np.concatenate([begins, begun])
+    spans = np.array([(mark.begin_ps, mark.end_ps) for mark in marks if not mark.is_before], np.int64).reshape(-1, 2)
+    begins = np.concatenate([space.start_ps[compiles], spans[:, 0]])
+    ends = np.concatenate([space.end_ps[compiles], spans[:, 1]])
     middle = (begins + ends) // 2
-    at = np.searchsorted(start, middle, side="right") - 1
-    is_inside = (at >= 0) & (middle < end[np.maximum(at, 0)]) if len(start) else np.zeros(len(middle), np.bool_)
-    calls = np.unique(at[is_inside])
-    return unite(np.concatenate([begins, start[calls]]), np.concatenate([ends, end[calls]]))
+    at = np.unique(calls.index(middle)[calls.holds(middle)])
+    return unite(np.concatenate([begins, calls.start[at]]), np.concatenate([ends, calls.end[at]]))

@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchax.errors import NotMeasured
 from benchax.model import Remark
-from benchax.profiling.events import HOST, Plane, Space, TraceLine, group_rows, number_rows, self_times, unite
+from benchax.profiling.events import Flags, Space, group_rows, number_rows, programs, self_times, unite
 from benchax.program import hlo
 from benchax.program.hlo import Instruction, Module
 from benchax.program.work import OPCODES
@@ -46,16 +45,14 @@ END = "end: "
 TPU_OPERATIONS, TPU_RUNS = "XLA Ops", "XLA Modules"
 """Lines of a TPU: of operations, and of whole runs of programs."""
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
-_NONE = -1
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Operations:
-    """Columns of one length, by device, thread and start. Texts are indices into `texts`, or -1 for a missing text."""
+    """Columns of one length, by device and start. Texts are indices into `space.texts`; 0 is a missing one."""
 
+    space: Space = field(repr=False)
     devices: tuple[str, ...]
-    texts: Sequence[str]
     device: Ints
     """Index into `devices`."""
     name: Ints
@@ -77,14 +74,33 @@ class Operations:
     """When its own event ended: the end, but of an operation that was handed to other threads, which ended between
     this and `end_ps`."""
     thread: Ints
-    insides: Mapping[int, Mapping[int, frozenset[int]]] = field(repr=False)
-    """Program → operation → operations inside it, names as indices into `texts`; the programs that are known."""
+    """Index into `space.lines`."""
 
     def __len__(self) -> int:
         return len(self.name)
 
-    def word(self, code: int) -> str:
-        return self.texts[code] if code >= 0 else ""
+    def name_of(self, at: int) -> str:
+        return self.space.texts[self.name[at]]
+
+    @cached_property
+    def known(self) -> dict[int, Module]:
+        """The programs that the trace has. They say what is inside what."""
+        return programs(self.space)
+
+    @cached_property
+    def kinds(self) -> tuple[Ints, Ints]:
+        """(the first call of each operation of each program, the operation of each call)."""
+        return group_rows(self.program, self.module, self.name)
+
+    def instruction(self, at: int) -> tuple[Module | None, Instruction | None]:
+        """Returns the program and the line of it that a call belongs to, as far as they are known."""
+        program = self.known.get(int(self.program[at]))
+        return program, program.by_name.get(self.name_of(at)) if program else None
+
+    def module_of(self, at: int) -> str:
+        """The program that an operation belongs to: jit_f. Empty: not known."""
+        program, _ = self.instruction(at)
+        return self.space.texts[self.module[at]] or (program.name if program else "")
 
     @property
     def self_ps(self) -> Ints:
@@ -98,9 +114,8 @@ class Operations:
     def _nested(self) -> tuple[Ints, Ints]:
         # This takes longer than everything else here, and callers that only need runs do without it.
         own, depth = self.end_ps - self.start_ps, np.zeros(len(self), np.int64)
-        is_known = np.isin(self.program, list(self.insides))
-        run = np.where(self.has_run, self.run, 0)
-        by_program = number_rows(self.device, self.program, run)
+        is_known = np.isin(self.program, list(self.known))
+        by_program = number_rows(self.device, self.program, np.where(self.has_run, self.run, 0))
         by_thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
         for chosen, group in ((is_known, by_program), (~is_known, by_thread)):
             # Stable, so that each group stays sorted by start.
@@ -109,58 +124,74 @@ class Operations:
             if chosen is not is_known:
                 own[at], depth[at] = self_times(*columns)
             elif len(at):
-                names, programs = self.name[at].tolist(), self.program[at].tolist()
-                inside = [self.insides[number].get(name) for number, name in zip(programs, names, strict=True)]
+                names, numbers = self.name[at].tolist(), self.program[at].tolist()
+                inside = [self._insides[number].get(name) for number, name in zip(numbers, names, strict=True)]
                 own[at], depth[at] = self_times(*columns, names, inside)
         return own, depth
 
-
-def operations(space: Space, known: Mapping[int, Module], tpu_line: str = TPU_OPERATIONS) -> Operations:
-    """All of them; no rows where the trace has none.
-
-    Args:
-        space: the trace.
-        known: the programs that it carries, which say what is inside what.
-        tpu_line: with `TPU_RUNS`, a row of a TPU is a whole run.
-    """
-    devices: list[str] = []
-    ends = _ends(space)
-    columns = [
-        np.concatenate([found, np.full((1, found.shape[1]), thread)])
-        for thread, (plane, line) in enumerate((plane, line) for plane in space.planes for line in plane.lines)
-        if (found := _of_line(plane, line, devices, ends, tpu_line)).shape[1]
-    ]
-    rows = np.concatenate(columns, axis=1) if columns else np.zeros((13, 0), np.int64)
-    # Sort by device, start, and descending end, so that an event comes before those inside it that begin at the same
-    # time.
-    rows = rows[:, np.lexsort((-rows[10], rows[9], rows[0]))]
-    codes = {text: code for code, text in enumerate(space.texts)}
-    device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed, thread = rows
-    return Operations(
-        devices=tuple(devices),
-        texts=space.texts,
-        device=device,
-        name=name,
-        module=module,
-        category=category,
-        program=program,
-        run=run,
-        has_run=has_run > 0,
-        is_ended=is_ended > 0,
-        is_open=is_open > 0,
-        start_ps=start,
-        end_ps=end,
-        handed_ps=handed,
-        thread=thread,
-        insides={
+    @cached_property
+    def _insides(self) -> dict[int, dict[int, frozenset[int]]]:
+        """Program → operation → operations inside it; names as in `name`."""
+        codes = {self.name_of(at): int(self.name[at]) for at in self.kinds[0].tolist()}
+        return {
             number: {
                 codes[name]: frozenset(codes[inner] for inner in names_inside(program, one) if inner in codes)
                 for name, one in program.by_name.items()
                 if name in codes and program.called_computations(one)
             }
-            for number, program in known.items()
-        },
+            for number, program in self.known.items()
+        }
+
+
+def operations(space: Space, tpu_line: str = TPU_OPERATIONS) -> Operations:
+    """All of them; no rows where the trace has none.
+
+    Args:
+        space: the trace.
+        tpu_line: with `TPU_RUNS`, a row of a TPU is a whole run.
+    """
+    devices: list[str] = []
+    device, name = np.full(len(space), -1), space.text("hlo_op")
+    for number in np.unique(space.line).tolist():
+        plane, line = space.lines[number]
+        on_device = _DEVICE.fullmatch(plane)
+        if on_device and (line == tpu_line if on_device[1] == "TPU" else line.startswith("Stream")):
+            # A copy or kernel without an HLO operation is still device time.
+            device[space.line == number] = _index(devices, f"{on_device[1].lower()}:{on_device[2]}")
+    is_of_cpu = space.is_host & (name > 0)
+    ordinals, _ = space.number("device_ordinal")
+    for ordinal in np.unique(ordinals[is_of_cpu]).tolist():
+        device[is_of_cpu & (ordinals == ordinal)] = _index(devices, f"cpu:{ordinal}")
+    at = np.flatnonzero(device >= 0)
+    end_ps, is_ended, is_open = _find_ends(space, at)
+    # Sort by device, start, and descending end, so that an event comes before those inside it that begin at the same
+    # time.
+    order = np.lexsort((-end_ps, space.start_ps[at], device[at]))
+    at = at[order]
+    (program, has_program), (run, has_run) = space.number("program_id"), space.number("run_id")
+    return Operations(
+        space,
+        tuple(devices),
+        device[at],
+        np.where(name > 0, name, space.name)[at],
+        space.text("hlo_module")[at],
+        space.text("hlo_category")[at],
+        np.where(has_program, program, -1)[at],
+        run[at],
+        has_run[at],
+        is_ended[order],
+        is_open[order],
+        space.start_ps[at],
+        end_ps[order],
+        space.end_ps[at],
+        space.line[at],
     )
+
+
+def _index(listed: list[str], name: str) -> int:
+    if name not in listed:
+        listed.append(name)
+    return listed.index(name)
 
 
 def names_inside(program: Module, one: Instruction) -> set[str]:
@@ -168,101 +199,20 @@ def names_inside(program: Module, one: Instruction) -> set[str]:
     return {each.name for where in program.inside(one) for each in where.instructions}
 
 
-def module_of(found: Operations, known: Mapping[int, Module], at: int) -> str:
-    """The program that an operation belongs to: jit_f. Empty: not known."""
-    program = known.get(int(found.program[at]))
-    return found.word(int(found.module[at])) or (program.name if program else "")
-
-
-def _ends(space: Space) -> tuple[Ints, Ints]:
-    """(ids, sorted; times) of the markers that end an operation."""
-    ids, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for line in space.host_lines:
-        number, has_number = line.number("_c")
-        at = line.find(lambda name: name.startswith(END))
-        at = at[has_number[at]]
-        ids.append(number[at])
-        times.append(line.start_ps[at])
-    every = np.concatenate(ids)
-    order = np.argsort(every, kind="stable")
-    return every[order], np.concatenate(times)[order]
-
-
-def _of_line(
-    plane: Plane, line: TraceLine, devices: list[str], ends: tuple[Ints, Ints], tpu_line: str
-) -> NDArray[np.int64]:
-    """Rows device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed of the
-    operations of one line."""
-    on_device = _DEVICE.fullmatch(plane.name)
-    if on_device:
-        is_of_operations = line.name == tpu_line if on_device[1] == "TPU" else line.name.startswith("Stream")
-    else:
-        is_of_operations = plane.name == HOST
-    if not (len(line) and is_of_operations):
-        return np.zeros((12, 0), np.int64)
-    name = line.text("hlo_op")
-    chosen = name != _NONE
-    end = line.start_ps + line.duration_ps
-    is_ended, is_open = np.ones(len(line), np.bool_), np.zeros(len(line), np.bool_)
-    if on_device:
-        # A copy or kernel without an HLO operation is still device time.
-        name, chosen = np.where(chosen, name, _names(plane, line)), np.ones(len(line), np.bool_)
-        device = np.full(len(line), _index(devices, f"{on_device[1].lower()}:{on_device[2]}"))
-    else:
-        device = _cpu_devices(line, chosen, devices)
-        end, is_ended, is_open = _pair_ends(line, end, ends)
-    program, has_program = line.number("program_id")
-    run, has_run = line.number("run_id")
-    columns = [
-        device,
-        name,
-        line.text("hlo_module"),
-        line.text("hlo_category"),
-        np.where(has_program, program, _NONE),
-        run,
-        has_run.astype(np.int64),
-        is_ended.astype(np.int64),
-        is_open.astype(np.int64),
-        line.start_ps,
-        end,
-        line.start_ps + line.duration_ps,
-    ]
-    return np.stack([column[chosen] for column in columns])
-
-
-def _pair_ends(line: TraceLine, end: Ints, ends: tuple[Ints, Ints]) -> tuple[Ints, Flags, Flags]:
-    """(when each event really ended, which ones have a marker that says so, which ones lack theirs)."""
-    ids, times = ends
-    number, has_number = line.number("_p")
-    if not len(ids):  # of a JAX that writes no markers, or of one operation that has lost its own
-        return end, np.zeros(len(end), np.bool_), has_number
-    at = np.minimum(np.searchsorted(ids, number), len(ids) - 1)
-    is_marked = has_number & (ids[at] == number)
-    return np.where(is_marked, np.maximum(end, times[at]), end), is_marked, has_number & ~is_marked
-
-
-def _cpu_devices(line: TraceLine, chosen: NDArray[np.bool_], devices: list[str]) -> Ints:
-    ordinal, _ = line.number("device_ordinal")
-    found = np.zeros(len(line), np.int64)
-    for number in np.unique(ordinal[chosen]):
-        found[ordinal == number] = _index(devices, f"cpu:{number}")
-    return found
-
-
-def _names(plane: Plane, line: TraceLine) -> Ints:
-    """Returns the names of events as texts. It uses the short name if there is one: on TPU the other is a whole line of
-    HLO."""
-    different, where = np.unique(line.name_id, return_inverse=True)
-    words = [plane.display_names.get(int(i)) or plane.names.get(int(i), "") for i in different]
-    line.texts.extend(word for word in dict.fromkeys(words) if word not in line.texts)
-    codes = {text: code for code, text in enumerate(line.texts)}
-    return np.array([codes[word] for word in words], np.int64)[where]
-
-
-def _index(listed: list[str], name: str) -> int:
-    if name not in listed:
-        listed.append(name)
-    return listed.index(name)
+def _find_ends(space: Space, at: Ints) -> tuple[Ints, Flags, Flags]:
+    """(when each event really ended, does the trace say so?, does the event lack the marker that would?)"""
+    end, is_of_device = space.end_ps[at], ~space.is_host[at]
+    (number, has_number), (ended, is_end) = space.number("_p"), space.number("_c")
+    number, has_number = number[at], has_number[at] & ~is_of_device
+    marks = space.find(lambda name: name.startswith(END))
+    marks = marks[is_end[marks]]
+    marks = marks[np.argsort(ended[marks], kind="stable")]
+    if not len(marks):  # of a JAX that writes no markers, or of one operation that has lost its own
+        return end, is_of_device, has_number
+    mark = marks[np.minimum(np.searchsorted(ended[marks], number), len(marks) - 1)]
+    is_marked = has_number & (ended[mark] == number)
+    end = np.where(is_marked, np.maximum(end, space.start_ps[mark]), end)
+    return end, is_of_device | is_marked, has_number & ~is_marked
 
 
 # How long each run of a compiled program kept its device busy, out of a trace.
@@ -297,23 +247,23 @@ def device_runs(space: Space) -> list[ProgramRun]:
     Raises:
         NotMeasured: an operation cannot be assigned to a run.
     """
-    found = operations(space, {}, TPU_RUNS)
+    found = operations(space, TPU_RUNS)
     if not found.has_run.all():
         raise NotMeasured("the trace does not say which run an operation belongs to")
     return [run for _, run in _unite(found, found.run)]
 
 
-def runs_by_device(space: Space, found: Operations, known: Mapping[int, Module]) -> tuple[profile.Run, ...]:
+def runs_by_device(found: Operations) -> tuple[profile.Run, ...]:
     """Each execution of each program on each device, in the order in which they began.
 
     Empty where the trace does not say which run an operation belongs to, as on GPU.
     """
     if any(device.startswith("tpu") for device in found.devices):
-        found = operations(space, known, TPU_RUNS)
+        found = operations(found.space, TPU_RUNS)
     return tuple(
         profile.Run(
             # The run of a TPU is called jit_f(123).
-            module_of(found, known, first) or found.word(int(found.name[first])).partition("(")[0],
+            found.module_of(first) or found.name_of(first).partition("(")[0],
             found.devices[int(found.device[first])],
             int(found.run[first]),
             run.start_ps / PS,
@@ -341,32 +291,21 @@ def _unite(found: Operations, *keys: Ints) -> list[tuple[int, ProgramRun]]:
     if not len(chosen):
         return []
     group = number_rows(*(key[chosen] for key in keys))
-    order = chosen[np.lexsort((found.start_ps[chosen], group))]
-    group = np.sort(group)
+    order = np.lexsort((found.start_ps[chosen], group))
+    at, group = chosen[order], group[order]
     begin = np.flatnonzero(np.diff(group, prepend=-1))
-    runs = _runs(found.start_ps[order], found.end_ps[order], found.is_ended[order], group, begin)
-    return sorted(zip(order[begin].tolist(), runs, strict=True), key=lambda each: each[1].start_ps)
-
-
-def _runs(start: Ints, end: Ints, is_ended: Flags, group: Ints, begin: Ints) -> list[ProgramRun]:
-    """Unites the intervals of each group.
-
-    Args:
-        start: sorted within each group, and these in a row.
-        group: numbers from 0 up.
-        begin: where each group begins.
-    """
-    latest = _latest(end, group)
+    start = found.start_ps[at]
+    latest = _latest(found.end_ps[at], group)
     before = np.concatenate([start[:1], latest[:-1]])
     before[begin] = start[begin]
     # An event that begins before all earlier ones have ended runs inside or next to one of them. Recording such an
     # event takes a different time.
     outer = np.add.reduceat((start >= before).astype(np.int64), begin)
     busy_ps = np.add.reduceat(latest - np.maximum(start, before), begin)
-    whole = np.logical_and.reduceat(is_ended, begin)
-    inner = np.diff(begin, append=len(start)) - outer
-    columns = (start[begin], busy_ps / PS, outer, inner, whole)
-    return [ProgramRun(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    inner = np.diff(begin, append=len(at)) - outer
+    columns = (start[begin], busy_ps / PS, outer, inner, np.logical_and.reduceat(found.is_ended[at], begin))
+    runs = [ProgramRun(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return sorted(zip(at[begin].tolist(), runs, strict=True), key=lambda each: each[1].start_ps)
 
 
 def _latest(end: Ints, group: Ints) -> Ints:
@@ -425,13 +364,29 @@ class Exchange:
     """When it began; of a `-done`, when its `-start` did."""
 
 
-def exchange(found: Operations, known: Mapping[int, Module]) -> Exchange:
+def exchange(found: Operations) -> Exchange:
     """Which operations communicate, and since when."""
-    first, group = group_rows(found.program, found.module, found.name)
-    roles = [_role_of(found, known, at) for at in first.tolist()]
-    kind = np.array([role.kind for role in roles], "U7")[group] if roles else np.zeros(0, "U7")
-    begin, is_lost = _join_halves(found, kind, lambda at: roles[group[at]].start)
-    return Exchange(kind != "unknown", np.isin(kind, ("whole", "start", "done")), is_lost, begin)
+    first, group = found.kinds
+    roles = [_role_of(found, at) for at in first.tolist()]
+    kind = np.array([role.kind for role in roles], "U7")[group]
+    begin_ps, lost = found.start_ps.copy(), list[int]()
+    begun: dict[tuple[int, int, int, str], int] = {}
+    for at in np.flatnonzero((kind == "start") | (kind == "done")).tolist():
+        # Match by run, too: the same instruction starts once in each run, and runs of one program may overlap.
+        key = int(found.device[at]), int(found.program[at]), int(found.run[at]), roles[group[at]].start
+        other = begun.pop(key, None)
+        if kind[at] == "start":
+            begun[key] = at
+            lost += [] if other is None else [other]  # started twice: the end of the first one is missing
+        elif other is None:
+            lost.append(at)
+        else:
+            begin_ps[at] = found.start_ps[other]
+    is_lost = np.zeros(len(found), np.bool_)
+    is_lost[[*lost, *begun.values()]] = True
+    # If the trace has no ends at all, as on GPU, the starts are whole kernels.
+    is_lost &= np.isin(found.device, found.device[kind == "done"])
+    return Exchange(kind != "unknown", np.isin(kind, ("whole", "start", "done")), is_lost, begin_ps)
 
 
 def communication_of(found: Operations, said: Exchange, index: int) -> tuple[float | None, float | None]:
@@ -449,14 +404,11 @@ def communication_of(found: Operations, said: Exchange, index: int) -> tuple[flo
     # A loop is as long as the operations inside it, and would seem to hide communication that nothing hides.
     is_leaf = found.self_ps == found.end_ps - found.start_ps
     others = mine & ~said.is_collective & is_leaf
+    ends = found.end_ps, np.where(others, found.handed_ps, found.end_ps)
+    both, rest = ([_covered_ps(said, end, chosen) for end in ends] for chosen in (spoken | others, others))
+    least, most = both[0] - rest[0], both[1] - rest[1]
     spoken_ps = _covered_ps(said, found.end_ps, spoken)
-    least = _exposed_ps(said, found.end_ps, spoken, others)
-    most = _exposed_ps(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
     return spoken_ps / PS, least / PS if most - least <= MOST_DOUBT * spoken_ps else None
-
-
-def _exposed_ps(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
-    return _covered_ps(said, end, spoken | others) - _covered_ps(said, end, others)
 
 
 def remark_communication(found: Operations, said: Exchange, devices: Sequence[Device]) -> Iterator[Remark]:
@@ -489,14 +441,15 @@ def _covered_ps(said: Exchange, end: Ints, chosen: Flags) -> int:
     return unite(said.begin_ps[chosen], end[chosen]).length
 
 
-def _role_of(found: Operations, known: Mapping[int, Module], at: int) -> Role:
-    name, program = found.word(int(found.name[at])), known.get(int(found.program[at]))
-    if program and name in program.by_name:
-        return role(program, program.by_name[name])
+def _role_of(found: Operations, at: int) -> Role:
+    program, line = found.instruction(at)
+    if program and line:
+        return role(program, line)
+    name = found.name_of(at)
     # XLA prints an asynchronous operation without the computation that it wraps, whose names begin with an opcode.
     if program and name.partition(".")[0] in OPCODES:
         return Role("whole")
-    is_copy = found.module[at] < 0 and name.startswith(COPIES)
+    is_copy = found.module[at] == 0 and name.startswith(COPIES)
     return Role("none" if is_copy else "unknown")
 
 
@@ -514,24 +467,3 @@ def role(program: Module, one: Instruction) -> Role:
         if begun.start or kind in OPCODES:
             return Role("done" if half == "done" else "whole", begun.start)
     return Role("none")
-
-
-def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], str]) -> tuple[Ints, Flags]:
-    """(when each began, which of the halves lack the other one)."""
-    begin, lost = found.start_ps.copy(), list[int]()
-    begun: dict[tuple[int, int, int, str], int] = {}
-    for at in np.flatnonzero((kind == "start") | (kind == "done")).tolist():
-        # Match by run, too: the same instruction starts once in each run, and runs of one program may overlap.
-        key = int(found.device[at]), int(found.program[at]), int(found.run[at]), start_of(at)
-        other = begun.pop(key, None)
-        if kind[at] == "start":
-            begun[key] = at
-            lost += [] if other is None else [other]  # started twice: the end of the first one is missing
-        elif other is None:
-            lost.append(at)
-        else:
-            begin[at] = found.start_ps[other]
-    is_lost = np.zeros(len(found), np.bool_)
-    is_lost[[*lost, *begun.values()]] = True
-    # If the trace has no ends at all, as on GPU, the starts are whole kernels.
-    return begin, is_lost & np.isin(found.device, found.device[kind == "done"])

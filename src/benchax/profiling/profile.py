@@ -428,10 +428,6 @@ frame of Python for every call, which slows the run down and fills the trace."""
 class Session:
     """A recording; all of it is there once the block has ended."""
 
-    folder: Path | None = None
-    """Where files are kept. None: nothing is kept but `xspace`."""
-    run: Path | None = None
-    """The folder of this recording below it, `plugins/profile/<run>/`."""
     xspace: bytes = b""
     """The trace, a serialized XSpace."""
     files: dict[str, Path] = field(default_factory=dict)
@@ -456,18 +452,17 @@ def session(
     """Records what runs inside the block.
 
     Args:
-        options: names and values of `OPTIONS`; the others keep their defaults.
+        options: names and values of `OPTIONS`, as `check_options` takes them; the others keep their defaults.
         folder: where to keep the files; made where it is missing. None: only `xspace` is kept.
         keeps_memory: with a folder, keeps what is alive at the end, for `pprof`.
         memory_s: seconds between two readings of memory. None: no readings.
 
     Raises:
-        UsageError: an unknown option, a folder that cannot be written to, or another recording is running.
+        UsageError: a folder that cannot be written to, or another recording is running.
         NotAvailable: this JAX cannot take options (0.6.0, 0.6.1), and some were given.
     """
-    check_options(options)
-    recording = Session(None if folder is None else Path(folder))
-    with files.recording_folder(recording.folder) as place:
+    recording, folder = Session(), None if folder is None else Path(folder)
+    with files.recording_folder(folder) as place:
         began = time.perf_counter_ns()
         _start(place, _profile_options(options, recording))
         recording.start_s = (time.perf_counter_ns() - began) / 1e9
@@ -490,7 +485,7 @@ def session(
         recording.stop_s = (time.perf_counter_ns() - began) / 1e9
         if recording.timeline and recording.timeline.incomplete:
             recording.remarks.append(recording.timeline.incomplete)
-        _collect(place, recording, keeps_memory)
+        _collect(place, folder, recording, keeps_memory)
 
 
 def check_options(options: Mapping[str, Any] | None) -> None:
@@ -562,14 +557,14 @@ def _refuse_occupied(what_happened: str) -> UsageError:
     )
 
 
-def _collect(place: Path, recording: Session, keeps_memory: bool) -> None:
+def _collect(place: Path, folder: Path | None, recording: Session, keeps_memory: bool) -> None:
     """Reads the trace, and moves the files to where they were wanted."""
     run = files.find_run(place)
     if run is None:
         recording.remarks.append("JAX wrote no trace at all")
         return
     recording.xspace = next(iter(run.glob("*.xplane.pb"))).read_bytes()
-    if recording.folder is None:
+    if folder is None:
         return
     try:
         files.write_perfetto(run, recording.timeline)
@@ -577,14 +572,13 @@ def _collect(place: Path, recording: Session, keeps_memory: bool) -> None:
             (run / files.TIMELINE).write_text(files.timeline_csv(recording.timeline), encoding="utf-8")
         if keeps_memory:
             _write_live_memory(run, recording)
-        recording.run = files.move_run(run, recording.folder)
+        recording.files = files.list_files(files.move_run(run, folder))
     except OSError as error:
         raise UsageError(
-            f"the profile was recorded but could not be kept in {str(recording.folder)!r}: {error}",
+            f"the profile was recorded but could not be kept in {str(folder)!r}: {error}",
             "a folder with room for the trace",
             "the program has run to its end; make room, or name another folder",
         ) from error
-    recording.files = files.list_files(recording.run)
 
 
 def _write_live_memory(run: Path, recording: Session) -> None:

@@ -24,7 +24,6 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +36,7 @@ import numpy as np
 import psutil
 
 from benchax.errors import NotMeasured
-from benchax.profiling.events import Space, programs, read
+from benchax.profiling.events import read
 from benchax.profiling.host_thread import COMPILED, read_compile_marks, read_host_thread
 from benchax.profiling.operations import KEEP, PS, TPU_RUNS, Operations, on_busiest_device, operations, runs_by_device
 from benchax.profiling.profile import Session, preflight, session
@@ -94,26 +93,23 @@ def look(xspace: bytes) -> SeenSteps:
         FormatError: it cannot be read.
     """
     space = read(xspace, KEEP)
-    known = programs(space)
-    found = operations(space, known)
+    found = operations(space)
     if not len(found):
-        return SeenSteps(0, None, space.n_events)
-    runs = runs_by_device(space, found, known)
+        return SeenSteps(0, None, len(space))
+    runs = runs_by_device(found)
     in_all_s = _worked_s(found, runs)
     begin = find_steps(space, read_host_thread(space, list(read_compile_marks(space))), runs).begin_ps
     if not len(begin):
-        return SeenSteps(0, None, space.n_events, in_all_s=in_all_s)
+        return SeenSteps(0, None, len(space), in_all_s=in_all_s)
     length = float(np.median(np.diff(begin)))
-    lines = [line for plane in space.planes for line in plane.lines if len(line)]
-    over = max(int(line.start_ps[-1]) for line in lines)
-    start = min(int(line.start_ps.min()) for line in lines)
-    is_still = over - begin[-1] <= max(STILL_STEPS * length, STILL * (over - start))
+    over = space.start_ps.max()
+    is_still = over - begin[-1] <= max(STILL_STEPS * length, STILL * (over - space.start_ps.min()))
     steps = begin[1:] if len(begin) > LEAST_CALLS else begin
     program, often = (busiest_programs(runs, steps[0], steps[-1]) or [("", 0)])[0]
     return SeenSteps(
         len(begin) - 1 if is_still else 0,
         length / PS,
-        space.n_events,
+        len(space),
         _worked_s(found, runs, int(begin[0])),
         in_all_s,
         program,
@@ -226,15 +222,25 @@ def measure_plain_pace(
     Raises:
         NotMeasured: the program no longer runs, or its run numbers are not consecutive.
     """
+
+    def glance() -> RunTimes:
+        for attempt in range(GLANCES):
+            if found := read_run_times(record(max(GLANCE_S, 2 * step_s) * 2**attempt), program):
+                return found
+        raise NotMeasured(f"{program} was not run any more")
+
     began_ns = perf_counter_ns()
-    before = _glance(program, step_s, record)
+    before = glance()
     taken_s = (perf_counter_ns() - began_ns) / 1e9
     found_ns: list[float] = []
     try:
         for _ in range(WINDOWS):
             wait(min(max(WINDOW_STEPS * step_s, WINDOW_GLANCES * taken_s, LEAST_WINDOW_S), MOST_WINDOW_S))
-            after = _glance(program, step_s, record)
-            found_ns.append(_between(before, after))
+            after = glance()
+            last, first = max(before), min(after)
+            if first - last < LEAST_RUNS:
+                raise NotMeasured(f"there were too few runs to be counted: {max(first - last, 0)}")
+            found_ns.append((after[first] - before[last]) / (first - last))
             before = after
     except NotMeasured:
         if not found_ns:  # else the loop has ended in a later window
@@ -242,42 +248,22 @@ def measure_plain_pace(
     return median(found_ns) / 1e9
 
 
-def _glance(program: str, step_s: float, record: Callable[[float], bytes]) -> RunTimes:
-    for attempt in range(GLANCES):
-        if found := read_run_times(record(max(GLANCE_S, 2 * step_s) * 2**attempt), program):
-            return found
-    raise NotMeasured(f"{program} was not run any more")
-
-
 def read_run_times(xspace: bytes, program: str) -> RunTimes:
     """Returns the runs of one program in a trace; none if it did not run.
 
     Raises:
-        NotMeasured: they are not consecutive, as if several programs had that name.
+        NotMeasured: they are not consecutive, as if several programs had that name; or the trace lacks `CLOCK`.
     """
     space = read(xspace, KEEP)
-    runs = on_busiest_device(runs_by_device(space, operations(space, {}, TPU_RUNS), {}))
+    runs = on_busiest_device(runs_by_device(operations(space, TPU_RUNS)))
     mine = sorted((run for run in runs if run.module == program), key=lambda run: run.run_id)
     if any(later.run_id != run.run_id + 1 for run, later in pairwise(mine)):
         raise NotMeasured(f"the runs of {program} are not numbered in a row by jax {jax.__version__}")
-    zero_ns = _zero_ns(space) if mine else 0.0
-    return {run.run_id: zero_ns + run.start_s * 1e9 for run in mine}
-
-
-def _zero_ns(space: Space) -> float:
-    """When the trace began, on `perf_counter_ns`."""
-    for line in space.host_lines:
-        for at in line.find(lambda name: name.startswith(CLOCK)).tolist():
-            return int(line.names[int(line.name_id[at])].removeprefix(CLOCK)) - int(line.start_ps[at]) / 1e3
-    raise NotMeasured("the trace does not say when it was recorded")
-
-
-def _between(before: RunTimes, after: RunTimes) -> float:
-    """Nanoseconds a run, from the last one of one recording to the first one of the next."""
-    last, first = max(before), min(after)
-    if first - last < LEAST_RUNS:
-        raise NotMeasured(f"there were too few runs to be counted: {max(first - last, 0)}")
-    return (after[first] - before[last]) / (first - last)
+    clock = space.find(lambda name: name.startswith(CLOCK)).tolist()
+    if mine and not clock:
+        raise NotMeasured("the trace does not say when it was recorded")
+    zero_ns = [int(space.name_of(at).removeprefix(CLOCK)) - int(space.start_ps[at]) / 1e3 for at in clock]
+    return {run.run_id: zero_ns[0] + run.start_s * 1e9 for run in mine}
 
 
 HOOK = "benchax.profiling.program_recorder:begin"
@@ -357,8 +343,9 @@ class Recorder:
         self.is_asked = False
         self.is_compiling = False
         self.last_compiled = -math.inf
-        self.recording: tuple[AbstractContextManager[Session], Session] | None = None
-        self.stacks: StackSampler | None = None
+        self.recording: Session | None = None
+        self.open = contextlib.ExitStack()
+        """Ends the recording that is under way."""
         self.earlier_marks: list[tuple[str, int]] = []
         """The compilations while nothing was recorded: names of events, and microseconds."""
         self.compiling_thread = threading.main_thread().ident or 0
@@ -368,13 +355,10 @@ class Recorder:
         self.growth = RecordingGrowth()
         self.is_early = False
         """The recording under way is looked at before its time is over, because the process has grown."""
-        self.most_steps = 0
         self.best = SeenSteps(0, None, 0, -1.0)
         """The steps of the recording that is kept."""
         self.is_wanted = threading.Event()
         """Set when the program ends, or traces itself: nothing may be waited for any more."""
-        self.over = threading.Event()
-        """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
 
     def listen(self) -> None:
@@ -426,8 +410,6 @@ class Recorder:
         name = (step.fun_name or "?").replace(" ", "_").replace("#", "_")
         text, elapsed_us = f"{COMPILED}{step.kind} {name} {describe_stack(sys._getframe(2))}", int(step.elapsed_s * 1e6)
         if self.recording is not None:
-            if self.stacks is not None:
-                self.stacks.follow(self.compiling_thread)
             annotate(text, elapsed_us=elapsed_us, before=0)
         elif len(self.earlier_marks) < MOST_MARKS:
             self.earlier_marks.append((text, elapsed_us))
@@ -450,9 +432,9 @@ class Recorder:
         self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
         if any(remark.severity == "error" for remark in findings):
             return
-        keeps_memory = self.wish.keeps_memory
-        manager = session(folder=folder, keeps_memory=keeps_memory, memory_s=INTERVAL_S if keeps_memory else None)
-        self.recording = (manager, manager.__enter__())
+        memory_s = INTERVAL_S if self.wish.keeps_memory else None
+        recorded = session(folder=folder, keeps_memory=self.wish.keeps_memory, memory_s=memory_s)
+        self.recording = self.open.enter_context(recorded)
         self.found.attempts += 1
         self.segment_began = perf_counter()
         self.due = self.segment_began + self.lasting_s
@@ -464,9 +446,7 @@ class Recorder:
         if self.wish.samples_stack:
             for text, elapsed_us in self.earlier_marks:
                 annotate(text, elapsed_us=elapsed_us, before=1)
-            self.stacks = StackSampler()
-            self.stacks.follow(self.compiling_thread)
-            self.stacks.start()
+            self.open.callback(StackSampler(lambda: self.compiling_thread).start().stop)
 
     def _tell(self, text: str) -> None:
         if self.wish.told_in:
@@ -506,8 +486,6 @@ class Recorder:
             if again_s is None:
                 self._measure_pace()
                 return False
-            seen = f"{self.most_steps} of {self.wish.least_steps} steps of a loop seen"
-            self._tell(f"{seen}; recording for another {seconds(again_s, 2)}")
             self.lasting_s = again_s
             self._start()
         except Exception as error:  # a full disk: the program goes on
@@ -526,10 +504,8 @@ class Recorder:
             apart_s = seen.length_s / seen.runs_per_step
             pace_s = measure_plain_pace(seen.program, apart_s, self._record_briefly, self._wait)
             self.found.unrecorded_step_s = pace_s * seen.runs_per_step
-        except NotMeasured as error:
-            self.found.why_no_pace = error.problem
-        except Exception as error:  # a full disk: the program goes on
-            self.found.why_no_pace = str(error)
+        except Exception as error:  # a full disk, for instance: the program goes on
+            self.found.why_no_pace = getattr(error, "problem", str(error))
 
     def _record_briefly(self, for_s: float) -> bytes:
         with session({"enable_hlo_proto": False}) as recorded:
@@ -553,8 +529,6 @@ class Recorder:
                 self._stop()
             except Exception as error:  # a full disk: the program goes on
                 self.found.remarks.append(str(error))
-            finally:
-                self.over.set()
             if by != "end":
                 self._tell("enough is recorded; the report comes when the program ends")
 
@@ -562,14 +536,11 @@ class Recorder:
         """Writes the recording that is under way, if one is; returns how long another one should be."""
         if self.recording is None:
             return None
-        manager, recorded = self.recording
-        if self.stacks is not None:
-            self.stacks.stop()
+        recorded, self.recording = self.recording, None
         recorded_s = perf_counter() - self.segment_began
-        self.recording = None
-        manager.__exit__(None, None, None)
+        self.open.close()
         self.found.remarks += [each for each in recorded.remarks if each not in self.found.remarks]
-        return None if recorded.run is None else self._choose(recorded, recorded_s)
+        return self._choose(recorded, recorded_s) if recorded.files else None
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
@@ -577,11 +548,13 @@ class Recorder:
         # The only recording needs no check.
         if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
             seen = look(recorded.xspace)
-            self.most_steps = max(self.most_steps, seen.count)
             since_s = perf_counter() - self.imported
             again_s = next_duration(seen, recorded_s, since_s, self.wish.least_steps)
             if self.is_early and not self.growth.is_of_events(seen.n_events):
                 again_s = self.wish.duration_s
+            if again_s is not None:
+                steps = f"{seen.count} of {self.wish.least_steps} steps of a loop seen"
+                self._tell(f"{steps}; recording for another {seconds(again_s, 2)}")
         file, best = str(recorded.files["xplane"]), self.best
         # Without steps, take the newest recording in which anything ran, because the loop might have begun. Skip one
         # that the end cut short.

@@ -33,10 +33,10 @@ import time
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import psutil
@@ -154,26 +154,47 @@ def left_over(before: Live, after: Live) -> tuple[LiveBuffers, ...]:
 # ---- while something runs ----------------------------------------------------------------------------------------
 
 
+def run_paced(
+    look: Callable[[float], None],
+    over: threading.Event,
+    interval_s: float,
+    most_share: float,
+    cost_s: float = 0.0,
+    recent: float = 1.0,
+) -> None:
+    """Calls `look` every `interval_s`, or less often if it would take more than `most_share` of the time, until `over`.
+
+    Args:
+        look: gets how many seconds too late it is. Its exceptions are lost, because the program must not notice them.
+        cost_s: the processor time that the first call is expected to take.
+        recent: the weight of the last call in what the next one is expected to take.
+    """
+    while True:
+        pause_s = max(interval_s, cost_s / most_share)
+        due, used = time.perf_counter() + pause_s, time.thread_time()
+        if over.wait(pause_s):
+            return
+        with contextlib.suppress(Exception):
+            look(time.perf_counter() - due)
+        cost_s += recent * (time.thread_time() - used - cost_s)
+
+
 class Sampler:
     """Readings from `start` to `stop`, with one at each end."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
-        self.interval_s = interval_s
         self._failure = ""
         self._began = time.perf_counter()
         self._process = psutil.Process()
         self._devices: list[Any] = []
-        self._times_s: list[float] = []
-        self._reading_s: list[float] = []
-        self._sizes: list[dict[_Key, int]] = []
-        self._profiles: list[bytes | None] = []
+        self._readings: list[tuple[float, float, dict[_Key, int], bytes | None]] = []
+        """When each began, its processor time, its sizes, and the lines if they were asked for."""
         self._profile_bytes = 0
         self._next_profile_s = 0.0
         """When the lines may be asked for again."""
-        self._sizes_s = 0.0
-        """The time that the sizes of the last reading took."""
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="benchax-memory", daemon=True)
+        pace = (self._read, self._over, interval_s, MOST_SHARE - LINES_SHARE)
+        self._thread = threading.Thread(target=run_paced, args=pace, name="benchax-memory", daemon=True)
 
     def start(self) -> Sampler:
         self._began = time.perf_counter()
@@ -190,25 +211,17 @@ class Sampler:
             self._read()
         return self._timeline()
 
-    def _run(self) -> None:
-        share = MOST_SHARE - LINES_SHARE
-        while not self._failure and not self._over.wait(max(self.interval_s, self._sizes_s / share)):
-            self._read()
-
-    def _read(self) -> None:
+    def _read(self, late_s: float = 0.0) -> None:
         began, used = time.perf_counter(), time.thread_time()
         try:
             sizes = self._sizes_now()
-            self._sizes_s = time.thread_time() - used
             profile = self._profile_now(began - self._began)
         except Exception as error:  # the program must not notice
             self._failure = f"{type(error).__name__}: {error}"
+            self._over.set()
             return
-        self._times_s.append(began - self._began)
         # CPU time, not elapsed time: waiting for Python's lock costs the program nothing.
-        self._reading_s.append(time.thread_time() - used)
-        self._sizes.append(sizes)
-        self._profiles.append(profile)
+        self._readings.append((began - self._began, time.thread_time() - used, sizes, profile))
 
     def _profile_now(self, now_s: float) -> bytes | None:
         """The lines at which arrays were made, to be read at the end; None where it is too early, or once there are too
@@ -238,12 +251,14 @@ class Sampler:
         return sizes
 
     def _timeline(self) -> Timeline:
-        keys = dict.fromkeys(key for sizes in self._sizes for key in sizes)
-        columns = (Column(*key, tuple(sizes.get(key) for sizes in self._sizes)) for key in keys)
+        times_s, reading_s = tuple(one[0] for one in self._readings), tuple(one[1] for one in self._readings)
+        every_size, profiles = [sizes for _, _, sizes, _ in self._readings], [one[3] for one in self._readings]
+        keys = dict.fromkeys(key for sizes in every_size for key in sizes)
+        columns = tuple(Column(*key, tuple(sizes.get(key) for sizes in every_size)) for key in keys)
         lines: tuple[LineMemory, ...] = ()
         with contextlib.suppress(FormatError):  # this JAX writes them in another way
-            lines = line_columns([None if profile is None else bytes_by_line(profile) for profile in self._profiles])
-        return Timeline(tuple(self._times_s), tuple(self._reading_s), tuple(columns), self._failure, lines)
+            lines = line_columns([None if profile is None else bytes_by_line(profile) for profile in profiles])
+        return Timeline(times_s, reading_s, columns, self._failure, lines)
 
 
 def live_bytes_by_device() -> Counter[str]:
@@ -288,17 +303,26 @@ MOST_FRAMES = 16
 """This many of the user's innermost frames are kept."""
 
 
-class PacedSampler(ABC):
-    """Samples from `start` to `stop` of one thread, which `follow` may change; at first of the main thread."""
+def main_thread() -> int:
+    return threading.main_thread().ident or 0
 
-    def __init__(self, most_share: float = MOST_STACK_SHARE, switch_s: float = SWITCH_S) -> None:
-        self.most_share, self.switch_s = most_share, switch_s
-        self._wanted = self.thread = threading.main_thread().ident or 0
+
+class PacedSampler(ABC):
+    """Samples from `start` to `stop` of one thread. `which` says its number before each sample: by default the main
+    thread."""
+
+    def __init__(
+        self,
+        most_share: float = MOST_STACK_SHARE,
+        switch_s: float = SWITCH_S,
+        which: Callable[[], int] = main_thread,
+    ) -> None:
+        self.most_share, self.switch_s, self.which = most_share, switch_s, which
+        self.thread = which()
         self._over = threading.Event()
         self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
         self.used_s = self.lasted_s = 0.0
         """Once it is over: the processor time of its thread, and how long that ran."""
-        self._cost_s = FIRST_COST_S
         self._switch_before = sys.getswitchinterval()
 
     @abstractmethod
@@ -306,15 +330,12 @@ class PacedSampler(ABC):
         """Receives the frame that the thread is in. Its exceptions are lost, because the program must not notice
         them."""
 
-    def follow(self, thread: int) -> None:
-        """Takes effect with the next sample."""
-        self._wanted = thread
-
-    def start(self) -> None:
+    def start(self) -> Self:
         """Once."""
         self._switch_before = sys.getswitchinterval()
         sys.setswitchinterval(min(self.switch_s, self._switch_before))
         self._runner.start()
+        return self
 
     def stop(self) -> None:
         """Once; the last sample was taken."""
@@ -330,22 +351,13 @@ class PacedSampler(ABC):
 
     def _run(self) -> None:
         began = time.perf_counter()
-        pause_s = STACK_INTERVAL_S
-        while True:
-            due, used = time.perf_counter() + pause_s, time.thread_time()
-            if self._over.wait(pause_s):
-                break
-            late_s = time.perf_counter() - due
-            with contextlib.suppress(Exception):  # there is one sample less
-                self._look(late_s)
-            # The first samples of a function cost more, and must not make all others rare.
-            self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
-            pause_s = max(STACK_INTERVAL_S, self._cost_s / self.most_share)
+        # The first samples of a function cost more, and must not make all others rare.
+        run_paced(self._look, self._over, STACK_INTERVAL_S, self.most_share, FIRST_COST_S, RECENT)
         self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
         self.finish()
 
     def _look(self, late_s: float) -> None:
-        self.thread = self._wanted
+        self.thread = self.which()
         frame = sys._current_frames().get(self.thread)
         if frame is not None:
             self.sample(frame, late_s)
@@ -354,8 +366,8 @@ class PacedSampler(ABC):
 class StackSampler(PacedSampler):
     """Leaves events in the trace that is being recorded. Stopped before that ends, so that the last event is in it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, which: Callable[[], int] = main_thread) -> None:
+        super().__init__(which=which)
         self.taken = 0
         self._clock: _ThreadClock | None = None
         self._before: tuple[int, int] | None = None

@@ -20,8 +20,8 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
@@ -113,9 +113,7 @@ def attach(
             connection.poll(PATIENCE_S)  # until it hangs up: it refuses others before that
         except (EOFError, ConnectionError) as error:
             raise NotMeasured(f"process {pid} ended, or closed its server, before it had sent all") from error
-    # Drop the names that only a newer benchax knows.
-    known = {one.name: ended["recorded"][one.name] for one in fields(Recorded) if one.name in ended["recorded"]}
-    return Attached(pid, tuple(first["argv"]), Recorded(**known), files.list_files(copied)["xplane"])
+    return Attached(pid, tuple(first["argv"]), Recorded(**ended["recorded"]), files.list_files(copied)["xplane"])
 
 
 def _connect(port: int) -> Connection:
@@ -255,13 +253,11 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
             try:
                 asked = connection.recv()
                 check_duration(asked["duration_s"])
-                with self._only_one():
-                    self._record(connection, **asked)
+                self._record_alone(connection, asked)
             except BenchaxError as error:
                 connection.send({"refused": _sentence(error)})
 
-    @contextlib.contextmanager
-    def _only_one(self) -> Iterator[None]:
+    def _record_alone(self, connection: Connection, asked: Mapping[str, Any]) -> None:
         if self._closed.is_set():
             raise NotAvailable("the program is about to end, or has closed its server")
         if not self.is_ready:
@@ -272,7 +268,7 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
         if not self._alone.acquire(blocking=False):
             raise NotAvailable("another client is recording the program; try again when it has ended")
         try:
-            yield
+            self._record(connection, **asked)
         finally:
             self._recorder = None
             self._alone.release()
@@ -289,7 +285,7 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
                 if found.began_s is None:
                     raise NotAvailable("; ".join(found.remarks) or "the program traces itself, or ends")
                 connection.send({"pid": os.getpid(), "argv": sys.orig_argv})
-                while not recorder.over.is_set():
+                while not recorder.is_wanted.is_set():
                     if connection.poll(LOOK_S):
                         connection.recv()  # EOFError: the client has gone
             finally:

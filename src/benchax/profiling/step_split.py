@@ -18,11 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from statistics import mean
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchax.grouping import group_by
 from benchax.profiling.events import Coverage, Space, unite, unite_all
 from benchax.profiling.host_thread import (
     OURS,
@@ -125,13 +125,12 @@ def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
 
 def read_annotations(space: Space) -> list[Step]:
     """Returns the steps that the program marked with `jax.profiler.StepTraceAnnotation`, in order."""
-    found: list[Step] = []
-    for line in space.host_lines:
-        number, has_number = line.number("step_num")
-        _, is_root = line.number("_r")
-        for i in np.flatnonzero(has_number & is_root).tolist():
-            name = line.names.get(int(line.name_id[i]), "")
-            found.append(Step(name, int(number[i]), int(line.start_ps[i]) / PS, int(line.duration_ps[i]) / PS))
+    number, has_number = space.number("step_num")
+    _, is_root = space.number("_r")
+    found = [
+        Step(space.name_of(at), int(number[at]), int(space.start_ps[at]) / PS, int(space.duration_ps[at]) / PS)
+        for at in np.flatnonzero(has_number & is_root & space.is_host).tolist()
+    ]
     return sorted(found, key=lambda step: step.start_s)
 
 
@@ -209,6 +208,7 @@ StackOf = Mapping[str, tuple[SampledFrame, ...]]
 """The name of a program → the stack on which it was compiled last."""
 LAYERS: tuple[PartKind, ...] = ("device", "compile", "transfer", "dispatch")
 """Topmost first."""
+PARTS: tuple[PartKind, ...] = (*LAYERS, "input", "python", "waiting", "unknown", "unseen")
 LEAST_STEPS = 3
 """Beginnings of steps: the first step is one, and a steady one."""
 MOST_PS = np.iinfo(np.int64).max
@@ -216,15 +216,9 @@ LEAST_SAMPLES = 3
 """A line that was seen less often inside a single step is not told as its reason."""
 
 
-def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Sequence[str] = ()) -> StepSplit | None:
-    """The split; None where the trace holds neither a call of a program nor a sample of the stack.
-
-    Args:
-        space: the trace.
-        operations: all of them.
-        runs: of all programs.
-        sources: the line of the program of each operation, empty where it has none; none at all: not known.
-    """
+def split(operations: Operations, runs: Sequence[Run]) -> StepSplit | None:
+    """The split; None where the trace holds neither a call of a program nor a sample of the stack."""
+    space = operations.space
     marks = list(read_compile_marks(space))
     stack_of = {mark.program: mark.stack for mark in marks if mark.kind == "compile" and mark.stack}
     host, samples = read_host_thread(space, marks), read_samples(space)
@@ -237,18 +231,13 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
     anchor = stack_of.get(bounds.name, ())
     seen = sample_python(samples, layers, host, begin, end, anchor, busy_in_python(samples, lengths, begin, end))
     # A wait for a program or transfer that was requested but has not begun is a wait for JAX's threads.
-    is_queued = host.queued.holds(samples.time_ps).tolist()
-    is_pending = pending(host, runs).holds(samples.time_ps).tolist()
-    told = [
-        kind if kind != "waiting" else "transfer" if queued else "dispatch" if late else kind
-        for kind, queued, late in zip(seen.kinds, is_queued, is_pending, strict=bool(seen.kinds))
-    ]
-    if told:
-        for i in np.flatnonzero(in_calls_not_held(space, operations, samples)).tolist():
-            told[i] = "unknown" if told[i] in ("python", "waiting", "dispatch") else told[i]
-    seen = replace(seen, kinds=told)
+    is_waiting = seen.kinds == "waiting"
+    seen.kinds[is_waiting & pending(host, runs).holds(samples.time_ps)] = "dispatch"
+    seen.kinds[is_waiting & host.queued.holds(samples.time_ps)] = "transfer"
+    may_be_in_call = np.isin(seen.kinds, ("python", "waiting", "dispatch"))
+    seen.kinds[may_be_in_call & in_calls_not_held(operations, samples)] = "unknown"
     parts = _parts(lengths, layers, samples, seen, begin, end, host, stack_of)
-    hottest, share = _hottest(operations, sources, begin, end)
+    hottest, share = _hottest(operations, begin, end)
     return StepSplit(
         mark=bounds.mark,
         name=bounds.name,
@@ -271,7 +260,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
     )
 
 
-def in_calls_not_held(space: Space, found: Operations, samples: StackSamples) -> NDArray[np.bool_]:
+def in_calls_not_held(found: Operations, samples: StackSamples) -> NDArray[np.bool_]:
     """Finds the samples that can be of a call that is not in the trace: the work of the device is unknown then.
 
     On CPU the trace has only events that begin and end in it. A loop of small operations is one event since jax 0.11,
@@ -279,14 +268,11 @@ def in_calls_not_held(space: Space, found: Operations, samples: StackSamples) ->
     stack stays the same up to the end of the recording, or from its beginning on, without any event of JAX.
     """
     nothing = np.zeros(len(samples.time_ps), np.bool_)
-    if not len(nothing) or any(plane.name.startswith("/device:") for plane in space.planes):
+    if not len(nothing) or any(plane.name.startswith("/device:") for plane in found.space.planes):
         return nothing
-    first, last = [found.start_ps], [found.end_ps]
-    for line in space.host_lines:
-        at = line.find(lambda name: not name.startswith(OURS))
-        first.append(line.start_ps[at])
-        last.append((line.start_ps + line.duration_ps)[at])
-    begin, end = np.concatenate(first).min(initial=MOST_PS), np.concatenate(last).max(initial=-1)
+    at = found.space.find(lambda name: not name.startswith(OURS))
+    begin = found.space.start_ps[at].min(initial=MOST_PS)
+    end = found.space.end_ps[at].max(initial=found.end_ps.max(initial=-1))
     # Python's own modules do not call compiled programs. Nor does code that a sample found between two iterations.
     may = [bool(stack) and stack[0].owner != "python" and not stack[0].is_jumping for stack in samples.stacks]
     may_call = np.array(may)[samples.stack]
@@ -341,8 +327,10 @@ class StepLayers:
 
 
 def stack_layers(found: Operations, host: HostThread) -> StepLayers:
-    codes = [i for i, text in enumerate(found.texts) if text.startswith(_COPY)]
-    is_copy = np.isin(found.name, codes) & (found.module < 0)
+    first, kind = found.kinds
+    is_copy = np.array([found.name_of(at).startswith(_COPY) for at in first.tolist()], np.bool_)[kind] & (
+        found.module == 0
+    )
     work = unite(found.start_ps[~is_copy], found.end_ps[~is_copy])
     copies = unite(found.start_ps[is_copy], found.end_ps[is_copy])
     own = (work, host.compiles, unite_all(host.transfers, copies), host.jax)
@@ -379,27 +367,21 @@ def _parts(
     host: HostThread,
     stack_of: StackOf,
 ) -> tuple[StepPart, ...]:
-    count, whole = len(begin), float((end - begin).sum())
-    sums: dict[PartKind, float] = {kind: float(lengths[i].sum()) for i, kind in enumerate(LAYERS)}
-    lines: dict[PartKind, tuple[PartLine, ...]] = {}
-    is_steady = (samples.time_ps >= begin[0]) & (samples.time_ps < end[-1])
+    whole = float((end - begin).sum())
+    is_steady = (samples.time_ps >= begin[0]) & (samples.time_ps < end[-1]) & (samples.late_ps <= LATE_PS)
     top = layers.at(samples.time_ps)
+    weight_ps, kinds = seen.weight_ps.copy(), np.where(seen.weight_ps > 0, seen.kinds, "")
     for i, kind in enumerate(LAYERS):
-        chosen = np.flatnonzero(is_steady & (top == i) & (samples.late_ps <= LATE_PS))
-        lines[kind] = list_lines(samples, chosen, seen, np.ones(len(samples.time_ps)), sums[kind] / whole)
-    python: list[int] = np.flatnonzero(seen.weight_ps > 0).tolist()
-    for kind in ("input", "python", "waiting", "transfer", "dispatch", "unknown", "unseen"):
-        chosen = np.array([i for i in python if seen.kinds[i] == kind], np.int64)
-        spent = float(seen.weight_ps[chosen].sum())
-        sums[kind] = sums.get(kind, 0.0) + spent
-        if kind not in LAYERS:
-            lines[kind] = list_lines(samples, chosen, seen, seen.weight_ps, spent / whole)
-    sums["unseen"] += seen.unseen_ps
-    if sums["compile"] and (compiled := _compiled_at(host, stack_of, begin, end, sums["compile"] / whole)):
-        lines["compile"] = compiled
-    found = [
-        StepPart(kind, spent / count / PS, spent / whole, lines.get(kind, ())) for kind, spent in sums.items() if spent
-    ]
+        chosen = is_steady & (top == i)
+        kinds[chosen], weight_ps[chosen] = kind, lengths[i].sum() / max(1, chosen.sum())
+    found: list[StepPart] = []
+    for i, kind in enumerate(PARTS):
+        spent = float(seen.weight_ps[kinds == kind].sum())
+        spent += float(lengths[i].sum()) if kind in LAYERS else seen.unseen_ps if kind == "unseen" else 0.0
+        if spent:
+            compiled = _compiled_at(host, stack_of, begin, end, spent / whole) if kind == "compile" else ()
+            lines = compiled or list_lines(samples, np.flatnonzero(kinds == kind), seen, weight_ps, spent / whole)
+            found.append(StepPart(kind, spent / len(begin) / PS, spent / whole, lines))
     return tuple(sorted(found, key=lambda part: -part.share))
 
 
@@ -417,14 +399,14 @@ def _compiled_at(host: HostThread, stack_of: StackOf, begin: Ints, end: Ints, sh
     )
 
 
-def _hottest(found: Operations, sources: Sequence[str], begin: Ints, end: Ints) -> tuple[str, float]:
+def _hottest(found: Operations, begin: Ints, end: Ints) -> tuple[str, float]:
     """Returns (line, its share of the devices' work in the steady steps, including work without a known line)."""
-    if not sources:
-        return "", 0.0
+    first, kind = found.kinds
+    chosen = (found.start_ps >= begin[0]) & (found.start_ps < end[-1])
     spent = Counter[str]()
-    own = found.self_ps
-    for i in np.flatnonzero((found.start_ps >= begin[0]) & (found.start_ps < end[-1])).tolist():
-        spent[sources[i]] += int(own[i])
+    for at, own in zip(first.tolist(), np.bincount(kind[chosen], found.self_ps[chosen], len(first)), strict=True):
+        program, line = found.instruction(at)
+        spent[program.user_line(line) if program and line else ""] += int(own)
     name = max((line for line in spent if line), key=lambda one: spent[one], default="")
     return (name, spent[name] / spent.total()) if name and spent.total() else ("", 0.0)
 
@@ -497,7 +479,8 @@ class SampledPython:
 
     weight_ps: NDArray[np.float64]
     """How much of the Python inside the steps each sample stands for."""
-    kinds: list[PartKind]
+    kinds: NDArray[np.str_]
+    """A `PartKind` each."""
     on_processor: NDArray[np.float64]
     """The share of the time since the previous sample. NaN if that time is not in one piece of Python."""
     unseen_ps: float
@@ -519,7 +502,8 @@ def sample_python(
     """
     pieces = layers.united[-1].gaps(int(begin[0]), int(end[-1]))
     if not len(pieces):
-        return SampledPython(np.zeros(len(samples.time_ps)), [], np.full(len(samples.time_ps), np.nan), 0.0)
+        count = len(samples.time_ps)
+        return SampledPython(np.zeros(count), np.full(count, "unseen", "U8"), np.full(count, np.nan), 0.0)
     same_place, same_calls = _between(pieces, host)
     size = pieces.end - pieces.start
     due_ps = samples.time_ps - np.minimum(samples.late_ps, LATE_PS)
@@ -553,32 +537,27 @@ def _between(pieces: Coverage, host: HostThread) -> tuple[Ints, Ints]:
     """Returns two numbers for each piece of Python: its position between two calls, and the pair of calls around it."""
     before = np.searchsorted(host.call_end, pieces.start, side="right") - 1
     after = np.searchsorted(host.call_start, pieces.end, side="left")
+    # Behind the last call, and before the first one, is the end of this.
     name = np.concatenate([host.call_name, [len(host.names)]])
-    is_end = after >= len(host.call_name)
-    names = name[np.maximum(before, 0)], np.where(is_end, len(host.names), name[np.minimum(after, len(name) - 1)])
     # Several pieces are between the same two calls, such as before and after a wait. Their place distinguishes them.
-    slot = np.zeros(len(pieces), np.int64)
-    same = np.concatenate([[False], before[1:] == before[:-1]])
-    for i in np.flatnonzero(same).tolist():
-        slot[i] = slot[i - 1] + 1
-    both = names[0] * (len(host.names) + 1) + names[1]
+    is_first = np.concatenate([[True], before[1:] != before[:-1]])
+    slot = np.arange(len(pieces)) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    both = name[before] * (len(host.names) + 1) + name[after]
     _, numbers = np.unique(both, return_inverse=True)
     return numbers * MOST_PIECES + np.minimum(slot, MOST_PIECES - 1), numbers
 
 
 def _kinds(
     samples: StackSamples, on_processor: NDArray[np.float64], anchor: tuple[SampledFrame, ...], on_average: float
-) -> list[PartKind]:
+) -> NDArray[np.str_]:
     """Returns the kind of each sample's stretch of Python."""
-    by_stack: dict[int, list[float]] = defaultdict(list)
-    for i in np.flatnonzero(~np.isnan(on_processor)).tolist():
-        by_stack[int(samples.stack[i])].append(float(on_processor[i]))
+    known = np.flatnonzero(~np.isnan(on_processor))
+    count = np.bincount(samples.stack[known], minlength=len(samples.stacks))
+    total = np.bincount(samples.stack[known], on_processor[known], len(samples.stacks))
+    shares = np.where(count, total / np.maximum(count, 1), on_average).tolist()
     outer = anchor or _common(samples.stacks)
-    kind_of = [
-        _kind(stack, mean(by_stack[i]) if i in by_stack else on_average, outer)
-        for i, stack in enumerate(samples.stacks)
-    ]
-    return [kind_of[i] for i in samples.stack.tolist()]
+    kind_of = [_kind(stack, share, outer) for stack, share in zip(samples.stacks, shares, strict=True)]
+    return np.array(kind_of, "U8")[samples.stack]
 
 
 def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[SampledFrame, ...]) -> PartKind:
@@ -632,34 +611,30 @@ def list_lines(
     samples: StackSamples, chosen: Ints, seen: SampledPython, weight: NDArray[np.float64], share: float
 ) -> tuple[PartLine, ...]:
     """The user's lines of these samples, which stand for `share` of a step."""
-    spent, often = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    within: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    used: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for i in chosen.tolist():
-        stack = samples.stacks[int(samples.stack[i])]
-        own = next((frame for frame in stack if frame.owner == "user"), None)
-        if own is None:
-            continue
-        key = own.place, own.function
-        spent[key] += float(weight[i])  # pyright: ignore[reportArgumentType]
-        often[key] += 1
-        if stack[0] is not own:
-            called = stack[stack.index(own) - 1]
-            within[key][f"{called.place} {called.function}"] += 1
-        if not np.isnan(seen.on_processor[i]):
-            used[key].append(float(seen.on_processor[i]))
-    everything = sum(spent.values())
-    return tuple(
-        PartLine(
-            source,
-            function,
-            float(share * amount / everything),
-            within[source, function].most_common(1)[0][0] if within[source, function] else "",
-            often[source, function],
-            mean(used[source, function]) if used[source, function] else None,
-        )
-        for (source, function), amount in spent.most_common(MOST_LINES)
-    )
+    own = [_own_line(stack) for stack in samples.stacks]
+    groups = group_by(chosen.tolist(), lambda i: own[samples.stack[i]][:2])
+    groups.pop(("", ""), None)
+    spent = Counter({key: float(weight[at].sum()) for key, at in groups.items()})
+    found: list[PartLine] = []
+    for (source, function), amount in spent.most_common(MOST_LINES):
+        at = groups[source, function]
+        called = Counter(own[samples.stack[i]][2] for i in at)
+        del called[""]
+        used = seen.on_processor[at]
+        used = used[~np.isnan(used)]
+        within = called.most_common(1)[0][0] if called else ""
+        on_processor = float(used.mean()) if len(used) else None
+        found.append(PartLine(source, function, share * amount / spent.total(), within, len(at), on_processor))
+    return tuple(found)
+
+
+def _own_line(stack: tuple[SampledFrame, ...]) -> tuple[str, str, str]:
+    """(the user's innermost line, its function, what that has called). Without such a line they are empty."""
+    own = next((i for i, frame in enumerate(stack) if frame.owner == "user"), None)
+    if own is None:
+        return "", "", ""
+    called = f"{stack[own - 1].place} {stack[own - 1].function}" if own else ""
+    return stack[own].place, stack[own].function, called
 
 
 def busy_in_python(samples: StackSamples, lengths: NDArray[np.int64], begin: Ints, end: Ints) -> float:

@@ -23,8 +23,8 @@ from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
-from benchax.profiling.events import METADATA, Space, group_rows, programs, read, self_times, unite
-from benchax.profiling.host_thread import PS_PER_US, machine_of, program_name, read_compile_marks, user_line
+from benchax.profiling.events import METADATA, Flags, Space, group_rows, read, self_times, unite
+from benchax.profiling.host_thread import machine_of, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import (
     KEEP,
     PS,
@@ -32,7 +32,6 @@ from benchax.profiling.operations import (
     Operations,
     communication_of,
     exchange,
-    module_of,
     names_inside,
     operations,
     remark_communication,
@@ -83,24 +82,20 @@ class PlaceInFile(NamedTuple):
 
 def place_of(source: str) -> PlaceInFile | None:
     """Finds the code around file.py:12. Returns None if the file cannot be read."""
-    file, _, line = source.rpartition(":")
+    file, _, number = source.rpartition(":")
     tree = _tree(file)
-    if tree is None or not line.isdigit():
+    if tree is None or not number.isdigit():
         return None
-    function, loop = "", None
-    node: ast.AST | None = tree
-    while node is not None:
-        if isinstance(node, _FUNCTIONS):
+    function, loop, line = "", None, int(number)
+    for node in ast.walk(tree):  # what is further inside comes later
+        if isinstance(node, _FUNCTIONS) and _holds(node, line):
             function, loop = getattr(node, "name", "<lambda>"), None
-        elif isinstance(node, _LOOPS) and _repeats(node, int(line)):
+        elif isinstance(node, _LOOPS) and _holds(node, line) and _repeats(node, line):
             loop = node.lineno
-        # The body of a function, without decorators and defaults.
-        body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
-        node = next((child for child in body if _holds(child, int(line))), None)
     return PlaceInFile(function, loop)
 
 
-def _repeats(loop: ast.AST, line: int) -> bool:
+def _repeats(loop: ast.stmt | ast.expr, line: int) -> bool:
     """Returns whether a loop repeats a line. A loop computes its iterable only once."""
     if not isinstance(loop, ast.For | ast.While):
         return True
@@ -108,11 +103,8 @@ def _repeats(loop: ast.AST, line: int) -> bool:
     return any(_holds(part, line) for part in loop.body) or not any(_holds(part, line) for part in once)
 
 
-def _holds(node: ast.AST, line: int) -> bool:
-    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-    if first is None or last is None:  # as arguments and aliases: what is in them may hold it
-        return any(_holds(child, line) for child in ast.iter_child_nodes(node))
-    return first <= line <= last
+def _holds(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or 0)
 
 
 @lru_cache(maxsize=200)
@@ -201,7 +193,7 @@ def compile_costs(space: Space, passes: list[PassCall], known: Iterable[Module] 
             calls[name] += 1
             where[name] = user_line(mark.stack) or where.get(name, "")
             if not mark.is_before:
-                spans.setdefault(name, []).append((mark.end_ps - mark.elapsed_us * PS_PER_US, mark.end_ps))
+                spans.setdefault(name, []).append((mark.begin_ps, mark.end_ps))
     found = [
         CompileCost(
             name,
@@ -235,25 +227,19 @@ VIEWER_EVENTS = 1_000_000
 _DROPPED = re.compile(r"drop|truncat|overflow|too many|exceed", re.IGNORECASE)
 
 
-def remark_dropped(space: Space) -> tuple[Remark, ...]:
-    """Returns a remark if the profiler itself reports that it omitted events from the trace."""
-    return tuple(
-        Remark("events-dropped", "error", f"events are missing from this trace, so all sums are too small: {text}")
-        for text in (*space.errors, *space.warnings)
-        if _DROPPED.search(text)
-    )
-
-
-def of(space: Space, found: Operations, known: Mapping[int, Module], options: Mapping[str, object]) -> Iterator[Remark]:
-    """All but those of `remark_dropped`."""
-    for text in (*space.errors, *space.warnings):
-        if not _DROPPED.search(text):
+def _remarks(space: Space, found: Operations, options: Mapping[str, object]) -> Iterator[Remark]:
+    for text in space.said:
+        if _DROPPED.search(text):
+            message = f"events are missing from this trace, so all sums are too small: {text}"
+            yield Remark("events-dropped", "error", message)
+        else:
             yield Remark("profiler-warning", "warning", f"the profiler says: {text}")
     if not len(found):
-        planes = ", ".join(f"{plane.name} ({sum(map(len, plane.lines))} events)" for plane in space.planes)
+        counts = space.count_by_plane()
+        planes = ", ".join(f"{plane.name} ({counts[plane.name]} events)" for plane in space.planes)
         reason = f"no operation of a compiled program is in this trace: {_reason(space, options)} (planes: {planes})"
         yield Remark("no-operations", "error", reason)
-    elif not known:
+    elif not found.known:
         yield Remark(
             "no-programs",
             "warning",
@@ -270,8 +256,8 @@ def of(space: Space, found: Operations, known: Mapping[int, Module], options: Ma
     if not space.hosts:
         text = "the trace does not end with the name of a host, as those of JAX do: perhaps it was cut"
         yield Remark("maybe-cut", "warning", text)
-    if space.n_events >= VIEWER_EVENTS:
-        text = f"{space.n_events} events: this table counts all of them, but the files for Perfetto hold about "
+    if len(space) >= VIEWER_EVENTS:
+        text = f"{len(space)} events: this table counts all of them, but the files for Perfetto hold about "
         yield Remark("viewer-cut", "warning", f"{text}{VIEWER_EVENTS}, as JAX cuts them there")
     if any(device.startswith("tpu") for device in found.devices):
         text = "reading traces of TPUs is written from the source of XLA and was not tried on such a device"
@@ -279,20 +265,20 @@ def of(space: Space, found: Operations, known: Mapping[int, Module], options: Ma
 
 
 def _reason(space: Space, options: Mapping[str, object]) -> str:
-    devices = [plane for plane in space.planes if plane.name.startswith("/device:")]
-    if devices and not any(len(line) for plane in devices for line in plane.lines):
+    devices = [plane.name for plane in space.planes if plane.name.startswith("/device:")]
+    counts = space.count_by_plane()
+    if devices and not any(counts[name] for name in devices):
         return (
             "the device reported nothing; on NVIDIA look for CUPTI_ERROR_INSUFFICIENT_PRIVILEGES in the log (run as "
             "root, or allow profiling for all users in the driver), and end Nsight and other users of CUPTI"
         )
     if options.get("host_tracer_level") == 0:
         return "host_tracer_level=0 records no operation on CPU; leave it at 2"
-    if not space.host_lines:
+    if not space.is_host.any():
         return "nothing at all ran, or nothing was recorded; is the work inside the recorded region?"
     # JAX writes the version of each of its backends into the metadata.
-    metadata = space.plane(METADATA)
-    words = metadata.words if metadata else {}
-    backends = {name.split("_")[0] for name in words if name.endswith("_version")}
+    keys = [key for plane in space.planes if plane.name == METADATA for key in plane.keys]
+    backends = {key.split("_")[0] for key in keys if key.endswith("_version")}
     if backends & {"cuda", "gpu", "rocm", "tpu"} and not devices:
         return (
             "programs ran, but the trace has no plane of a device: the profiler could not use it; on NVIDIA it needs "
@@ -310,29 +296,24 @@ MOST_CALLS = 3000
 """A recording keeps this many of the longest calls. Shorter ones would be invisible next to them."""
 
 
-def lanes_of(space: Space, found: Operations) -> tuple[Lane, ...]:
+def lanes_of(found: Operations) -> tuple[Lane, ...]:
     """One lane for each device and thread, in the order of devices; calls by their start."""
-    if not len(found):
-        return ()
-    threads = [line.name for plane in space.planes for line in plane.lines]
     lengths = found.end_ps - found.start_ps
     # Among equals, outer calls come first, because they explain more.
     order = np.lexsort((found.depth, -lengths))
     is_kept = np.zeros(len(found), bool)
     is_kept[order[:MOST_CALLS]] = True
-    first, _ = group_rows(found.device, found.thread)
-    pairs = zip(found.device[first].tolist(), found.thread[first].tolist(), strict=True)
-    return tuple(_lane(found, threads, device, thread, is_kept) for device, thread in pairs)
+    first, lane = group_rows(found.device, found.thread)
+    return tuple(_lane(found, at, lane == i, is_kept) for i, at in enumerate(first.tolist()))
 
 
-def _lane(found: Operations, threads: list[str], device: int, thread: int, is_kept: np.ndarray) -> Lane:
-    mine = (found.device == device) & (found.thread == thread)
+def _lane(found: Operations, first: int, mine: Flags, is_kept: Flags) -> Lane:
     shown = np.flatnonzero(mine & is_kept)
     shown = shown[np.argsort(found.start_ps[shown], kind="stable")]
     return Lane(
-        device=found.devices[device],
-        thread=threads[thread],
-        names=tuple(found.word(int(code)) for code in found.name[shown]),
+        device=found.devices[int(found.device[first])],
+        thread=found.space.lines[int(found.thread[first])].name,
+        names=tuple(map(found.name_of, shown.tolist())),
         starts_s=tuple((found.start_ps[shown] / PS).tolist()),
         ends_s=tuple((found.end_ps[shown] / PS).tolist()),
         depths=tuple(found.depth[shown].tolist()),
@@ -371,59 +352,56 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         FormatError: not a trace, or one that was cut.
     """
     space = read(xspace, KEEP)
-    known = programs(space)
-    found = operations(space, known)
-    said = exchange(found, known)
+    found = operations(space)
+    said = exchange(found)
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
     compile_ps, passes = read_pass_calls(space)
-    ops, runs = _ops(found, known), runs_by_device(space, found, known)
-    dropped, machine = remark_dropped(space), machine_of(space)
+    runs, machine = runs_by_device(found), machine_of(space)
+    remarks = [*_remarks(space, found, options or {})]
+    remarks += remark_communication(found, said, devices) if found.known else ()
     return Profile(
         title=title,
         backend=found.devices[0].split(":")[0] if found.devices else "",
-        ops=ops,
+        ops=_ops(found),
         devices=devices,
         runs=runs,
         steps=tuple(read_annotations(space)),
-        split=split(space, found, runs, _sources(found, known)),
+        split=split(found, runs),
         passes=_sum_passes(passes),
         compile_s=None if compile_ps is None else compile_ps / PS,
-        compile_costs=compile_costs(space, passes, known.values()),
-        lanes=lanes_of(space, found),
+        compile_costs=compile_costs(space, passes, found.known.values()),
+        lanes=lanes_of(found),
         fingerprint=machine,
         peaks=kept_peaks(machine) if machine else None,
-        n_events=space.n_events,
-        is_truncated=bool(dropped),
-        remarks=(
-            *dropped,
-            *of(space, found, known, options or {}),
-            *(remark_communication(found, said, devices) if known else ()),
-        ),
+        n_events=len(space),
+        is_truncated=any(remark.code == "events-dropped" for remark in remarks),
+        remarks=tuple(remarks),
     )
 
 
-def _ops(found: Operations, known: Mapping[int, Module]) -> tuple[Op, ...]:
+def _ops(found: Operations) -> tuple[Op, ...]:
     """Grouped by program and name, most self time first."""
-    first, group = group_rows(found.program, found.module, found.name)
+    first, group = found.kinds
     calls = np.bincount(group, minlength=len(first)).tolist()
-    total = _sums(group, found.end_ps - found.start_ps, len(first)).tolist()
-    own = _sums(group, found.self_ps, len(first)).tolist()
+    whole_ps = found.end_ps - found.start_ps
+    total, own = (np.bincount(group, values, len(first)).tolist() for values in (whole_ps, found.self_ps))
     is_open = np.bincount(group, found.is_open, len(first)) > 0
-    names: dict[int, set[str]] = {}
-    for at in first.tolist():
-        names.setdefault(int(found.program[at]), set()).add(found.word(int(found.name[at])))
-    works = {number: work_of_calls(known[number], seen) for number, seen in names.items() if number in known}
-    everything, ops = max(sum(own), 1), list[Op]()
+    by_program = group_by(first.tolist(), lambda at: int(found.program[at]))
+    works = {
+        number: work_of_calls(found.known[number], set(map(found.name_of, ats)))
+        for number, ats in by_program.items()
+        if number in found.known
+    }
+    everything, ops, texts = max(sum(own), 1), list[Op](), found.space.texts
     for g, at in enumerate(first.tolist()):
-        name, program = found.word(int(found.name[at])), known.get(int(found.program[at]))
-        line = program.by_name.get(name) if program else None
+        name, (program, line) = found.name_of(at), found.instruction(at)
         scope = hlo.op_name(line) if line else ""
         work = works.get(int(found.program[at]), {}).get(name)
         ops.append(
             Op(
                 name=name,
-                module=module_of(found, known, at),
-                category=found.word(int(found.category[at])) or (line.opcode if line else ""),
+                module=found.module_of(at),
+                category=texts[found.category[at]] or (line.opcode if line else ""),
                 calls=calls[g],
                 total_s=None if is_open[g] else total[g] / PS,
                 self_s=own[g] / PS,
@@ -471,25 +449,6 @@ def work_of_calls(module: Module, seen: Collection[str]) -> dict[str, Work]:
     return found
 
 
-def _sources(found: Operations, known: Mapping[int, Module]) -> tuple[str, ...]:
-    """The line of the program of each call; empty where it has none."""
-    if not len(found):
-        return ()
-    first, group = group_rows(found.program, found.name)
-    sources: list[str] = []
-    for at in first.tolist():
-        name, program = found.word(int(found.name[at])), known.get(int(found.program[at]))
-        sources.append(program.user_line(program.by_name[name]) if program and name in program.by_name else "")
-    return tuple(sources[g] for g in group.tolist())
-
-
-def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """Exact: `np.bincount` with weights would add floats."""
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, group, values)
-    return sums
-
-
 def _device(found: Operations, said: Exchange, index: int) -> Device:
     # Outermost operations only: those inside a loop run while the loop does.
     mine = np.flatnonzero((found.device == index) & (found.depth == 0))
@@ -502,8 +461,8 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
         Gap(
             int(begin) / PS,
             int(stop - begin) / PS,
-            found.word(int(found.name[mine[np.flatnonzero(end == begin)[0]]])),
-            found.word(int(found.name[mine[np.flatnonzero(start == stop)[0]]])),
+            found.name_of(int(mine[np.argmax(end == begin)])),
+            found.name_of(int(mine[np.argmax(start == stop)])),
         )
         for begin, stop in zip(between.start[longest], between.end[longest], strict=True)
     )
@@ -517,28 +476,25 @@ def read_pass_calls(space: Space) -> tuple[int | None, list[PassCall]]:
     The compiler also works on threads other than the one that called it (code generation in parts). This work runs
     inside those seconds, under the name of the call that waits for it.
     """
+    compiles = space.find(_COMPILES.fullmatch)
+    at = np.flatnonzero(np.isin(space.line, space.line[compiles]) & space.is_host & (space.duration_ps > 0))
+    at = at[np.lexsort((-space.duration_ps[at], space.start_ps[at], space.line[at]))]
+    columns = [column[at].tolist() for column in (space.line, space.start_ps, space.end_ps)]
+    own_ps, _ = self_times(*columns)
     found: list[PassCall] = []
-    total_ps: int | None = None
-    for line in space.host_lines:
-        compiles = [i for i, name in line.names.items() if _COMPILES.fullmatch(name)]
-        if not np.isin(line.name_id, compiles).any():
-            continue
-        order = np.lexsort((-line.duration_ps, line.start_ps))
-        order = order[line.duration_ps[order] > 0]
-        start, length = line.start_ps[order], line.duration_ps[order]
-        own, _ = self_times([0] * len(order), start.tolist(), (start + length).tolist())
+    total_ps, thread, reach = 0, -1, -1
+    for event, is_compiling, line, start, end, own in zip(
+        at.tolist(), np.isin(at, compiles).tolist(), *columns, own_ps, strict=True
+    ):
         # Events inside a call of the compiler are passes; other events are not.
-        reach = -1
-        for name_id, a, d, self_ps in zip(
-            line.name_id[order].tolist(), start.tolist(), length.tolist(), own, strict=True
-        ):
-            if a >= reach:
-                if name_id not in compiles:
-                    continue
-                reach = a + d
-                total_ps = (total_ps or 0) + d
-            found.append(PassCall(_OF_MODULE.sub("", line.names.get(name_id, "")), a, self_ps))
-    return total_ps, sorted(found, key=lambda one: one.start_ps)
+        if line != thread or start >= reach:
+            thread, reach = line, -1
+            if not is_compiling:
+                continue
+            reach = end
+            total_ps += end - start
+        found.append(PassCall(_OF_MODULE.sub("", space.name_of(event)), start, own))
+    return total_ps if len(compiles) else None, sorted(found, key=lambda one: one.start_ps)
 
 
 def _sum_passes(calls: list[PassCall]) -> tuple[CompilePass, ...]:

@@ -325,9 +325,7 @@ class CallWindows:
         block = contextlib.ExitStack()
         found = block.enter_context(watch_transfers(self._hear, self._hear_result, self._hear_transfer))
         block.callback(self._take, found)
-        sampler = HostSampler(self.log)
-        sampler.start()
-        block.callback(sampler.stop)
+        block.callback(HostSampler(self.log).start().stop)
         return block
 
     def _take(self, found: Transfers) -> None:
