@@ -150,18 +150,18 @@ def operations(space: Space, tpu_line: str = TPU_OPERATIONS) -> Operations:
         space: the trace.
         tpu_line: with `TPU_RUNS`, a row of a TPU is a whole run.
     """
-    devices: list[str] = []
+    devices: dict[str, int] = {}
     device, name = np.full(len(space), -1), space.text("hlo_op")
     for number in np.unique(space.line).tolist():
         plane, line = space.lines[number]
         on_device = _DEVICE.fullmatch(plane)
         if on_device and (line == tpu_line if on_device[1] == "TPU" else line.startswith("Stream")):
             # A copy or kernel without an HLO operation is still device time.
-            device[space.line == number] = _index(devices, f"{on_device[1].lower()}:{on_device[2]}")
+            device[space.line == number] = devices.setdefault(f"{on_device[1].lower()}:{on_device[2]}", len(devices))
     is_of_cpu = space.is_host & (name > 0)
     ordinals, _ = space.number("device_ordinal")
     for ordinal in np.unique(ordinals[is_of_cpu]).tolist():
-        device[is_of_cpu & (ordinals == ordinal)] = _index(devices, f"cpu:{ordinal}")
+        device[is_of_cpu & (ordinals == ordinal)] = devices.setdefault(f"cpu:{ordinal}", len(devices))
     at = np.flatnonzero(device >= 0)
     end_ps, is_ended, is_open = _find_ends(space, at)
     # Sort by device, start, and descending end, so that an event comes before those inside it that begin at the same
@@ -186,12 +186,6 @@ def operations(space: Space, tpu_line: str = TPU_OPERATIONS) -> Operations:
         space.end_ps[at],
         space.line[at],
     )
-
-
-def _index(listed: list[str], name: str) -> int:
-    if name not in listed:
-        listed.append(name)
-    return listed.index(name)
 
 
 def names_inside(program: Module, one: Instruction) -> set[str]:

@@ -318,11 +318,7 @@ def running(environment: Mapping[str, str]) -> str:
     """Returns the profiler that already records this process: "jax.profiler", "Nsight Systems", or an empty text."""
     # No public API shows it before a second start_trace raises. JAX 0.6.0 to 0.11.2 have the first of these names, and
     # 0.12.0.1 the second. Without them, the user sees JAX's own error.
-    state: object = None
-    with contextlib.suppress(ImportError):
-        from jax._src import profiler  # noqa: TID251, PLC0415
-
-        state = getattr(profiler, "_profile_state", None)
+    state = getattr(jax._src.profiler, "_profile_state", None)  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
     if any(getattr(state, name, None) is not None for name in ("profile_session", "session")):
         return "jax.profiler"
     if any(name.startswith("NSYS_PROFILING_SESSION") for name in environment):

@@ -417,36 +417,34 @@ class Recorder:
     def start(self) -> None:
         """Begins to record, and the thread that ends it."""
         with self.lock:
-            if self.recording is not None or self.found.stopped_by:
-                return
-            try:
-                self._start()
-            except Exception as error:  # the program must not notice
-                self.found.remarks.append(f"the profiler did not start: {error}")
-            if self.recording is not None:
+            if self.recording is None and not self.found.stopped_by and self._start():
                 threading.Thread(target=self._watch, name="benchax-recorder", daemon=True).start()
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """Begins a recording. Returns False if that is not possible; a remark has the reason."""
         folder = Path(self.wish.folder)
-        findings = preflight(folder)
-        self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
-        if any(remark.severity == "error" for remark in findings):
-            return
-        memory_s = INTERVAL_S if self.wish.keeps_memory else None
-        recorded = session(folder=folder, keeps_memory=self.wish.keeps_memory, memory_s=memory_s)
-        self.recording = self.open.enter_context(recorded)
-        self.found.attempts += 1
-        self.segment_began = perf_counter()
-        self.due = self.segment_began + self.lasting_s
-        if self.found.began_s is None:
-            self.found.began_s = self.segment_began - self.imported
-            self._tell(f"recording for {seconds(self.lasting_s, 2)}")
-        self.is_early = False
-        self.growth.begin()
-        if self.wish.samples_stack:
-            for text, elapsed_us in self.earlier_marks:
-                annotate(text, elapsed_us=elapsed_us, before=1)
-            self.open.callback(StackSampler(lambda: self.compiling_thread).start().stop)
+        try:
+            findings = preflight(folder)
+            self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
+            if any(remark.severity == "error" for remark in findings):
+                return False
+            memory_s = INTERVAL_S if self.wish.keeps_memory else None
+            recorded = session(folder=folder, keeps_memory=self.wish.keeps_memory, memory_s=memory_s)
+            self.recording = self.open.enter_context(recorded)
+            self.found.attempts += 1
+            self.segment_began, self.is_early = perf_counter(), False
+            self.due = self.segment_began + self.lasting_s
+            if self.found.began_s is None:
+                self.found.began_s = self.segment_began - self.imported
+                self._tell(f"recording for {seconds(self.lasting_s, 2)}")
+            self.growth.begin()
+            if self.wish.samples_stack:
+                for text, elapsed_us in self.earlier_marks:
+                    annotate(text, elapsed_us=elapsed_us, before=1)
+                self.open.callback(StackSampler(lambda: self.compiling_thread).start().stop)
+        except Exception as error:  # the program must not notice
+            self.found.remarks.append(f"the profiler did not start: {error}")
+        return self.recording is not None
 
     def _tell(self, text: str) -> None:
         if self.wish.told_in:
@@ -460,7 +458,7 @@ class Recorder:
         most_s = LOOK_EVERY_S if self.wish.least_steps else threading.TIMEOUT_MAX
         while not self.is_wanted.wait(min(max(0.0, self.due - perf_counter()), most_s)):
             with self.lock:
-                if self._is_enough() and not (self.wish.least_steps and self._goes_on()):
+                if not self.found.stopped_by and self._is_enough() and not self._goes_on():
                     self.stop("duration")
 
     def _is_enough(self) -> bool:
@@ -479,18 +477,12 @@ class Recorder:
 
     def _goes_on(self) -> bool:
         """Ends this recording, and begins another one where it did not hold enough steps."""
-        if self.found.stopped_by:
+        again_s = self._stop()
+        if again_s is None:
+            self._measure_pace()
             return False
-        try:
-            again_s = self._stop()
-            if again_s is None:
-                self._measure_pace()
-                return False
-            self.lasting_s = again_s
-            self._start()
-        except Exception as error:  # a full disk: the program goes on
-            self.found.remarks.append(str(error))
-        return self.recording is not None
+        self.lasting_s = again_s
+        return self._start()
 
     def _measure_pace(self) -> None:
         """How long a step takes without the recording, where its events are so many that they lengthen it."""
@@ -525,10 +517,7 @@ class Recorder:
             # Mark it before the work: a SIGTERM handler may enter here again, on this thread, while the files are
             # written.
             self.found.stopped_by = by
-            try:
-                self._stop()
-            except Exception as error:  # a full disk: the program goes on
-                self.found.remarks.append(str(error))
+            self._stop()
             if by != "end":
                 self._tell("enough is recorded; the report comes when the program ends")
 
@@ -538,9 +527,13 @@ class Recorder:
             return None
         recorded, self.recording = self.recording, None
         recorded_s = perf_counter() - self.segment_began
-        self.open.close()
-        self.found.remarks += [each for each in recorded.remarks if each not in self.found.remarks]
-        return self._choose(recorded, recorded_s) if recorded.files else None
+        try:
+            self.open.close()
+            self.found.remarks += [each for each in recorded.remarks if each not in self.found.remarks]
+            return self._choose(recorded, recorded_s) if recorded.files else None
+        except Exception as error:  # a full disk: the program goes on
+            self.found.remarks.append(str(error))
+            return None
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""

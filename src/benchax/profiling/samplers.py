@@ -45,7 +45,7 @@ from benchax.errors import FormatError
 from benchax.profiling.host_thread import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.protobuf import ProtoMessage
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
-from benchax.source_files import NOT_YOURS, is_generated, owner_of
+from benchax.source_files import NOT_YOURS, is_generated, outward, owner_of
 
 # Finds the user's lines that made the arrays that are alive, from `jax.profiler.device_memory_profile()`.
 #
@@ -418,25 +418,15 @@ def describe_stack(frame: FrameType | None) -> str:
 
     The innermost frame, the one that the user's own code called to get there, and those of the user's own files.
     """
+    places = [place for each in outward(frame) if not (place := _place_of(each)).is_ours]
+    own = [i for i, place in enumerate(places) if place.is_own]
+    chosen = sorted({0, *own, *(i - 1 for i in own[:1] if i)})[:MOST_FRAMES] if places else []
     parts: list[str] = []
-    is_innermost, is_iterator_inside = True, False
-    called, has_own = None, False
-    while frame is not None and len(parts) < MOST_FRAMES:
-        # Compare by identity: the hash of a code object reads all its constants.
-        key = id(frame.f_code), frame.f_lasti
-        known = _places.get(key)
-        if known is None:
-            known = _remember(key, frame)
-        if known.is_own or (is_innermost and not known.is_ours):
-            if called is not None and known.is_own:
-                parts.append(called.text)
-            parts.append(known.iterating if is_iterator_inside else known.text)
-            is_innermost, called = False, None
-        elif len(parts) == 1 and not known.is_ours and not is_innermost and not has_own:
-            called = known
-        has_own = has_own or known.is_own
-        is_iterator_inside = known.is_iterator or (is_iterator_inside and not known.is_own)
-        frame = frame.f_back
+    inside = 0
+    for i in chosen:
+        is_iterating = any(place.is_iterator for place in places[inside:i])
+        parts.append(places[i].iterating if is_iterating else places[i].text)
+        inside = i if places[i].is_own else inside
     return BETWEEN.join(parts)
 
 
@@ -468,7 +458,11 @@ _JUMPS = {opcode.opmap[name] for name in ("JUMP_BACKWARD", "RESUME")}
 """Where Python lets other threads run, while it calls nothing."""
 
 
-def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
+def _place_of(frame: FrameType) -> _Place:
+    # Compare by identity: the hash of a code object reads all its constants.
+    key = id(frame.f_code), frame.f_lasti
+    if key in _places:
+        return _places[key]
     if len(_places) > MOST_PLACES:
         _places.clear()
     code, file = frame.f_code, frame.f_code.co_filename
@@ -480,8 +474,6 @@ def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
     at = code.co_code[frame.f_lasti] if 0 <= frame.f_lasti < len(code.co_code) else None
     found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, at == _FOR, at in _JUMPS)
     iterating = encode((found._replace(is_iterating=True),))
-    place = _Place(
-        code, encode((found,)), iterating, is_own, owner == "benchax", is_iterator or code.co_name == "__next__"
-    )
-    _places[key] = place
-    return place
+    is_iterator = is_iterator or code.co_name == "__next__"
+    _places[key] = _Place(code, encode((found,)), iterating, is_own, owner == "benchax", is_iterator)
+    return _places[key]

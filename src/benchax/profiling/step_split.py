@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -339,18 +339,14 @@ def stack_layers(found: Operations, host: HostThread) -> StepLayers:
 
 def pending(host: HostThread, runs: Sequence[Run]) -> Coverage:
     """When programs had been called and were not yet done on the first device: calls and runs in their order."""
+    by_module = group_by((run for run in runs if run.device == runs[0].device), lambda run: run.module)
     starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    by_module: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        if run.device == runs[0].device:
-            by_module[run.module].append(run)
     for i, name in enumerate(host.names):
-        called = host.call_end[host.call_name == i]
-        mine = by_module.get(program_name(name), [])
+        called, mine = host.call_end[host.call_name == i], by_module.get(program_name(name), [])
         both = min(len(called), len(mine))
-        if both:
-            starts.append(called[-both:])
-            ends.append(np.array([int((run.start_s + run.device_s) * PS) for run in mine[-both:]], np.int64))
+        starts.append(called[len(called) - both :])
+        ended = [int((run.start_s + run.device_s) * PS) for run in mine[len(mine) - both :]]
+        ends.append(np.array(ended, np.int64))
     return unite(np.concatenate(starts), np.concatenate(ends))
 
 
@@ -438,10 +434,8 @@ def _slowest(
     usual = np.median(lengths, axis=1)
     found = _one(at + warm_up, lengths[:, at], usual)
     inside = (samples.time_ps >= begin[at]) & (samples.time_ps < end[at])
-    layer = _KINDS.index(found.more or "unseen")
-    lines = Counter[str]()
-    for i in np.flatnonzero(inside & (layers.at(samples.time_ps) == layer)).tolist():
-        lines[user_line(samples.stacks[int(samples.stack[i])])] += 1
+    inside &= layers.at(samples.time_ps) == _KINDS.index(found.more or "unseen")
+    lines = Counter(user_line(samples.stacks[i]) for i in samples.stack[inside].tolist())
     where, often = (lines.most_common(1) or [("", 0)])[0]
     others = _only_called_in(host, begin, end, at) if found.more in ("device", "dispatch") else ()
     return replace(found, where=where if often >= LEAST_SAMPLES else "", others=others)
@@ -596,14 +590,10 @@ def _shared(own: Sequence[SampledFrame], anchor: Sequence[SampledFrame]) -> int:
 
 def _common(stacks: Sequence[tuple[SampledFrame, ...]]) -> tuple[SampledFrame, ...]:
     """Where it is not known where a step begins: the calls that all samples share."""
-    own = [[frame for frame in stack if frame.owner == "user"] for stack in stacks]
-    own = [frames for frames in own if frames]
-    if not own:
-        return ()
-    least = own[0]
+    own = [frames for stack in stacks if (frames := [frame for frame in stack if frame.owner == "user"])]
+    least = own[0] if own else []
     for other in own[1:]:
-        same = _shared(other, least)
-        least = least[len(least) - same :]
+        least = least[len(least) - _shared(other, least) :]
     return tuple(least)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -136,10 +136,7 @@ def program_size(modules: Iterable[Module]) -> ProgramSize | None:
 def _size_of(module: Module) -> ProgramSize:
     every = [*module.instructions]
     working = [each for each in every if each.opcode not in _SMALL]
-    groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for stack in map(module.user_lines, working):
-        if stack:
-            groups[stack[0]].append(stack)
+    groups = group_by(filter(None, map(module.user_lines, working)), lambda stack: stack[0])
     line, repeated = max(groups.items(), key=lambda pair: len(pair[1]), default=("", []))
     return ProgramSize(
         instructions=len(working),
@@ -183,30 +180,16 @@ def compile_costs(space: Space, passes: list[PassCall], known: Iterable[Module] 
         known: the programs that the trace carries.
     """
     modules = group_by(known, lambda module: program_name(module.name))
-    spent: dict[str, Counter[str]] = {}
-    calls, where = Counter[str](), dict[str, str]()
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for mark in read_compile_marks(space):
-        name = mark.program
-        spent.setdefault(name, Counter())[mark.kind] += mark.elapsed_us
-        if mark.kind == "compile":
-            calls[name] += 1
-            where[name] = user_line(mark.stack) or where.get(name, "")
-            if not mark.is_before:
-                spans.setdefault(name, []).append((mark.begin_ps, mark.end_ps))
-    found = [
-        CompileCost(
-            name,
-            where.get(name, ""),
-            calls[name],
-            kinds["trace"] / 1e6,
-            kinds["lower"] / 1e6,
-            kinds["compile"] / 1e6,
-            _longest(passes, spans.get(name, [])),
-            program_size(modules.get(name, ())),
+    found: list[CompileCost] = []
+    for name, marks in group_by(read_compile_marks(space), lambda mark: mark.program).items():
+        trace_s, lower_s, compile_s = (
+            sum(mark.elapsed_us for mark in marks if mark.kind == kind) / 1e6 for kind in ("trace", "lower", "compile")
         )
-        for name, kinds in spent.items()
-    ]
+        compiles = [mark for mark in marks if mark.kind == "compile"]
+        source = next((line for mark in reversed(compiles) if (line := user_line(mark.stack))), "")
+        longest = _longest(passes, [(mark.begin_ps, mark.end_ps) for mark in compiles if not mark.is_before])
+        size = program_size(modules.get(name, ()))
+        found.append(CompileCost(name, source, len(compiles), trace_s, lower_s, compile_s, longest, size))
     return tuple(sorted(found, key=lambda one: -one.total_s))
 
 
@@ -308,8 +291,7 @@ def lanes_of(found: Operations) -> tuple[Lane, ...]:
 
 
 def _lane(found: Operations, first: int, mine: Flags, is_kept: Flags) -> Lane:
-    shown = np.flatnonzero(mine & is_kept)
-    shown = shown[np.argsort(found.start_ps[shown], kind="stable")]
+    shown = np.flatnonzero(mine & is_kept)  # in the order of their starts, as all operations are
     return Lane(
         device=found.devices[int(found.device[first])],
         thread=found.space.lines[int(found.thread[first])].name,
