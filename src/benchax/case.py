@@ -168,15 +168,19 @@ def make_case(
     given = (tuple(args), take_names_of_jit(fn, kwargs or {}, named))
     for what, places in named.items():
         check_places(fn, places, what)
-    if given == ((), {}) and (own := _own_case(fn)) is not None:
-        called = own.fn if isinstance(fn, Benchmark) else fn
-        static, donate = named["static"] or own.static, named["donate"] or own.donate
-        jit = jit and own.jit
-        mesh = own.mesh if mesh is None else mesh
-        own = replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit, mode=FORWARD, mesh=None)
-        return replace(own, work=check_work(work) or own.work).with_mode(mode).with_mesh(mesh)
-    case = Case(fn, lambda: given, case_id, named["static"], named["donate"], jit, work=check_work(work))
-    return case.with_mode(mode).with_mesh(mesh)
+    own = (_own_case(fn) if given == ((), {}) else None) or Case(fn, lambda: given, case_id)
+    case = replace(
+        own,
+        fn=own.fn if isinstance(fn, Benchmark) else fn,
+        id=case_id,
+        static=named["static"] or own.static,
+        donate=named["donate"] or own.donate,
+        jit=jit and own.jit,
+        work=check_work(work) or own.work,
+        mode=FORWARD,
+        mesh=None,
+    )
+    return case.with_mode(mode).with_mesh(own.mesh if mesh is None else mesh)
 
 
 BENCHMARK_OF = "_benchax_benchmark"
