@@ -48,23 +48,24 @@ def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[l
     return find([Path(path) for path in what], values, pattern)
 
 
+def split_setting(text: str, option: str, expected: str) -> tuple[str, str]:
+    """("n", "128") of "n=128", which was given as `option`. Raises UsageError if it has another form."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise UsageError(f"cannot read {option} {text!r}", expected)
+    return name, value
+
+
 def values_of(text: str) -> tuple[str, list[Any]]:
-    name, equals, values = text.partition("=")
-    if not equals or not name or not values:
-        raise UsageError(f"cannot read -p {text!r}", "NAME=VALUES, such as -p n=128,256")
+    name, values = split_setting(text, "-p", "NAME=VALUES, such as -p n=128,256")
     together = literal(f"[{values}]")
     return name, together if isinstance(together, list) else [literal(value) for value in values.split(",")]
 
 
 def read_work(texts: Sequence[str]) -> dict[str, float]:
     """["tokens=4096"] as amounts of one call. Raises UsageError if one isn't an amount."""
-    amounts: dict[str, Any] = {}
-    for text in texts:
-        name, equals, amount = text.partition("=")
-        if not name or not equals:
-            raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096")
-        amounts[name] = literal(amount)
-    return check_work(amounts or None) or {}
+    pairs = [split_setting(text, "--work", "NAME=AMOUNT, such as --work tokens=4096") for text in texts]
+    return check_work({name: literal(amount) for name, amount in pairs} or None) or {}
 
 
 def find(

@@ -25,7 +25,7 @@ from benchax.cli.console import (
     write_text,
 )
 from benchax.comparing.sequential import Effort
-from benchax.discovery import collect
+from benchax.discovery import collect, split_setting
 from benchax.errors import UsageError
 from benchax.options import resolve, split_names
 from benchax.progress import Listener
@@ -78,7 +78,8 @@ def experiment(
     from benchax.experiments.experiment import run_experiment, time_limit
     from benchax.experiments.lab import WorkerLab
 
-    names, settings = split_names(variants), dict(map(_setting, given or []))
+    names = split_names(variants)
+    settings = dict(split_setting(each, "--given", "VARIANT=VALUE, such as --given donate=0") for each in given or [])
     effort = Effort(max_time_s=time_limit(options.pop("max_time_s"), names))
     case = _case(what or [], params or [], no_jit)
     resolved = resolve(command_line=options)
@@ -94,13 +95,6 @@ def experiment(
     write_page(html, found)
     show(plain if as_json else document(found))
     raise typer.Exit(2 if found.baseline.status == "failed" else 0)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or not value:
-        raise UsageError(f"cannot read --given {text!r}", "VARIANT=VALUE, such as --given donate=0")
-    return name, value
 
 
 def _case(what: list[str], params: list[str], no_jit: bool) -> Case:
