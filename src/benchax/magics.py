@@ -24,6 +24,7 @@ from benchax.api import bench
 from benchax.discovery import read_work
 from benchax.errors import UsageError, one_of
 from benchax.options import TABLE
+from benchax.printable import truncate
 
 if TYPE_CHECKING:
     from benchax.model import Measurement
@@ -94,7 +95,7 @@ def measure(code: str, options: Mapping[str, Any], names: dict[str, Any]) -> Mea
         fn, args, kwargs = _take_apart(last.value, names)
         return bench(fn, *args, **{**kwargs, **options})
     fn, given = function_of(body, names)
-    named = {"name": options.get("name") or _name_of(code)}
+    named = {"name": options.get("name") or truncate(" ".join(code.split()), LONGEST_NAME)}
     return bench(fn, *(names[name] for name in given), **{**options, **named})
 
 
@@ -164,8 +165,3 @@ def _is_data(value: Any) -> bool:
 
     leaves = [] if callable(value) else jax.tree.leaves(value)
     return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray | np.generic) for leaf in leaves)
-
-
-def _name_of(code: str) -> str:
-    flat = " ".join(code.split())
-    return flat if len(flat) <= LONGEST_NAME else flat[: LONGEST_NAME - 1] + "…"

@@ -58,6 +58,11 @@ def cap(text: str, most: int = LONGEST_MESSAGE) -> str:
     return text[: most - end] + note + text[-end:]
 
 
+def truncate(text: str, most: int) -> str:
+    """`text`, or its beginning in `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def list_some(texts: Sequence[str], most: int = MOST_LISTED, what: str = "") -> list[str]:
     """The first ones, and at the end how many more there are: and 3 more functions.
 

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from benchax.printable import show_controls
+from benchax.printable import show_controls, truncate
 from benchax.units import seconds
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def draw(event: ProgressEvent, above: Sequence[str]) -> Group:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    cells: list[Any] = [Text(truncate(event.label), no_wrap=True)]
+    cells: list[Any] = [Text(truncate(show_controls(" ".join(event.label.split())), LONGEST_LABEL), no_wrap=True)]
     if event.total:
         cells.append(ProgressBar(event.total, event.done, width=BAR_WIDTH))
     cells.append(Text(describe_rest(event), no_wrap=True, overflow="ellipsis"))
@@ -245,8 +245,3 @@ def describe_rest(event: ProgressEvent) -> str:
 def round_seconds(value_s: float) -> str:
     """12 s; 3 min: a guess shows no more digits than it has."""
     return f"{value_s / 60:.0f} min" if value_s >= 100 else f"{value_s:.0f} s" if value_s >= 1 else seconds(1.0, 1)
-
-
-def truncate(label: str) -> str:
-    flat = show_controls(" ".join(label.split()))
-    return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"

@@ -13,6 +13,7 @@ from typing import Any
 from benchax.case import name_of
 from benchax.errors import UsageError
 from benchax.model import Scalar
+from benchax.printable import truncate
 from benchax.specs import is_spec, parse_spec, spec_of
 
 Label = Scalar
@@ -92,7 +93,7 @@ def _label(given: Any, value: Any) -> Label:
     if given is None and callable(value):
         return name_of(value)
     text = _shapes(value) if given is None else str(plain)
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    return truncate(text, LONGEST_LABEL)
 
 
 def _shapes(value: Any) -> str:

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from benchax.printable import drop_addresses, list_some
+from benchax.printable import drop_addresses, list_some, truncate
 from benchax.results.watch import Reason
 from benchax.specs import short_dtype
 from benchax.watching import frames
@@ -100,7 +100,7 @@ class StaticValue:
 
     @property
     def short(self) -> str:
-        return self.text if len(self.text) <= LONGEST else f"{self.text[: LONGEST - 1]}…"
+        return truncate(self.text, LONGEST)
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def text(value: Any, longest: int = LONGEST) -> str:
         whole = " ".join(repr(value).split())
     except Exception:
         whole = f"<{type(value).__name__} without a repr>"
-    return whole if len(whole) <= longest else whole[: longest - 1] + "…"
+    return truncate(whole, longest)
 
 
 _TRANSFORMATIONS = {"JVP": "a derivative", "Linearize": "a derivative", "Batch": "vmap"}
