@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -223,24 +224,23 @@ Chosen = tuple[str, list[Any]]
 
 def _chosen(connection: Connection, case: str | None, commit: str | None, run: str | None, limit: int | None) -> Chosen:
     """The ids that a query asks for."""
-    conditions, values = ["1 = 1"], list[Any]()
+    conditions = dict[str, Sequence[Any]]()
+    """With their values."""
     if case is not None and is_pattern(case):
         # SQLite and PostgreSQL have no common pattern syntax that respects case and treats [ ] literally.
         matches = name_matcher(case)
         ids = [str(id) for id, name in connection.execute("SELECT id, name FROM cases") if matches(name)]
         # Written into the text, because SQLite takes at most 32,766 parameters.
-        conditions.append(f"case_id IN ({', '.join(ids) or 'NULL'})")
+        conditions[f"case_id IN ({', '.join(ids) or 'NULL'})"] = ()
     elif case is not None:
-        conditions.append("case_id IN (SELECT id FROM cases WHERE name = ?)")
-        values.append(case)
+        conditions["case_id IN (SELECT id FROM cases WHERE name = ?)"] = [case]
     if commit is not None:
-        conditions.append('"commit" >= ? AND "commit" < ?')
-        values += commit_range(commit)
+        conditions['"commit" >= ? AND "commit" < ?'] = commit_range(commit)
     if run is not None:
-        conditions.append("run_id = ?")
-        values.append(run)
+        conditions["run_id = ?"] = [run]
+    where = " AND ".join(conditions) or "1 = 1"
     newest = "" if limit is None else f" ORDER BY id DESC{limited(limit)}"
-    return f"SELECT id FROM measurements WHERE {' AND '.join(conditions)}{newest}", values
+    return f"SELECT id FROM measurements WHERE {where}{newest}", list(chain(*conditions.values()))
 
 
 def _newest_like(connection: Connection, case: CaseId, source: str, fingerprint: str) -> Measurement | None:

@@ -348,9 +348,8 @@ def case_id_of(connection: Connection, case: dict[str, str]) -> int:
 
 def _columns(m: Measurement, checksums: Sequence[int]) -> dict[str, Any]:
     """The scalars of a row, and its document without the readings, which are stored as arrays."""
-    row = row_of(m)
     bare = tuple(dataclasses.replace(s, elapsed_s=(), disturbed=None) for s in m.samples)
-    scalars = {name: getattr(row, name) for name in SCALARS}
+    scalars = dict(zip(SCALARS, row_of(m)[2:], strict=True))
     # A compiler that reports 2**64 - 1 bytes must not cost the row. The document keeps the reported value.
     scalars = {name: min(value, _GREATEST) if type(value) is int else value for name, value in scalars.items()}
     document = codec.encode(dataclasses.replace(m, samples=bare), {READINGS_CRC32: list(checksums)})

@@ -16,7 +16,6 @@ import hashlib
 import os
 import sqlite3
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 
 from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError, StoreError
+from benchax.grouping import group_by
 from benchax.model import Program
 from benchax.store.schema import (
     UNLESS_THERE,
@@ -109,17 +109,14 @@ class SqliteFile:
             connection.execute("BEGIN")
             return work(Connection(connection, "sqlite"))
 
-    def _try(self, attempt: Callable[[], T], verb: str, even_if_nothing_is_saved: bool) -> T:
+    def _try(self, attempt: Callable[[], T], verb: str, even_if_nothing_is_saved: bool, is_replaced: bool = False) -> T:
         """Needs the lock. After damage the attempt is repeated, on the new file."""
         try:
             return attempt()
         except (sqlite3.Error, OSError, DamagedRow) as error:
-            if not (_is_damage(error) and self._replace(error, even_if_nothing_is_saved)):
+            if is_replaced or not (_is_damage(error) and self._replace(error, even_if_nothing_is_saved)):
                 raise _in_words(error, verb, self.where) from error
-        try:
-            return attempt()
-        except (sqlite3.Error, OSError) as error:
-            raise _in_words(error, verb, self.where) from error
+        return self._try(attempt, verb, even_if_nothing_is_saved, is_replaced=True)
 
     def _refuse_other_kinds(self, verb: str) -> None:
         """Opening a fifo would wait for another process at its other end."""
@@ -317,7 +314,6 @@ def salvage(path: Path, connection: Connection) -> str:
     migrate(connection, str(path))
     path.open("rb").close()
     most = 100 + path.stat().st_size // LEAST_BYTES
-    rows, others = 0, 0
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as old:
         old.execute(_CHECKED)
         # Damaged bytes may decode, but such a row does not match its checksums.
@@ -327,31 +323,32 @@ def salvage(path: Path, connection: Connection) -> str:
                 keep_program(connection, Program(sha256, len(content), content))
         for id, document in _read(old, most, "comparisons", "id", "document"):
             with contextlib.suppress(FormatError):  # damaged, or of a newer benchax: it stays in the old file
-                c = decode_comparison(document)
-                connection.insert(
-                    "comparisons", [{"id": id} | comparison_columns(connection, c, document)], UNLESS_THERE
-                )
-                others += 1
+                c = comparison_columns(connection, decode_comparison(document), document)
+                connection.insert("comparisons", [{"id": id} | c], UNLESS_THERE)
         for id, *texts in _read(old, most, "baselines", "id", "name", "run_id", "set_at"):
             if all(isinstance(text, str) for text in texts):
                 with contextlib.suppress(DamagedRow):
                     named = dict(zip(("name", "run_id", "set_at"), map(decode_text, texts), strict=True))
                     connection.insert("baselines", [{"id": id} | named], UNLESS_THERE)
-                    others += 1
-        arrays = defaultdict[int, dict[int, tuple[bytes, bytes | None]]](dict)
-        columns = ("measurement_id", "position", "elapsed_s", "disturbed")
-        for row, position, *array in _read(old, most, "samples", *columns):
-            if isinstance(row, int) and row <= most and isinstance(position, int):
-                arrays[row][position] = (array[0], array[1])
+        arrays = [
+            (row, position, array)
+            for row, position, *array in _read(
+                old, most, "samples", "measurement_id", "position", "elapsed_s", "disturbed"
+            )
+            if isinstance(row, int) and row <= most and isinstance(position, int)
+        ]
         documents = dict(_read(old, most, "measurements", "id", "document"))
-        # Ids begin at 1, and rows are never removed.
-        least = max([0, _last(old, most, "measurements") or 0, *documents, *arrays])
+        last = _last(old, most, "measurements") or 0
+    of_row = group_by(sorted(arrays, key=lambda found: found[:2]), lambda found: found[0])
     for id in sorted(documents):
         with contextlib.suppress(DamagedRow, NewerFormat):  # a part of it is missing
-            m = read_record(id, documents[id], [arrays[id][position] for position in sorted(arrays[id])])
+            m = read_record(id, documents[id], [(array[0], array[1]) for _, _, array in of_row.get(id, ())])
             StorableRow(m).insert(connection, id)
-            rows += 1
-    if not rows and not others:
+    tables = ("measurements", "comparisons", "baselines")
+    rows, *others = (connection.scalar(f"SELECT count(*) FROM {table}") for table in tables)
+    # Ids begin at 1, and rows are never removed.
+    least = max([0, last, *documents, *of_row])
+    if not rows and not any(others):
         return ""
     if rows == least:
         return f"all {plural(rows, 'row')} that were found could be read"
