@@ -190,7 +190,8 @@ def _choose(
         return partial(compare_jax, jax, words or ".")
     if ref is not None:
         return partial(compare_ref, ref, words or ".", **of_ref, **fine)
-    if _is_stored(words):
+    # Otherwise, the second word is a path or a function.
+    if len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]:
         return partial(compare_stored, *words, **fine)
     return partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
 
@@ -213,11 +214,6 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
         from benchax.paired_runs.compare import ENOUGH
 
         raise UsageError(f"--jax {jax!r} names too few versions", ENOUGH)
-
-
-def _is_stored(words: list[str]) -> bool:
-    """Returns whether the words are BASELINE CANDIDATE. Otherwise, the second word is a path or a function."""
-    return len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]
 
 
 def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:

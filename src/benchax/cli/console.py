@@ -240,17 +240,13 @@ class Waiting:
         self.told: dict[Path, str] = {}
 
     def __call__(self, elapsed_s: float) -> None:
-        news = self._hear()
+        files = sorted(self.folder.glob("*.txt")) if self.folder else []
+        before, self.told = self.told, {file: file.read_text(encoding="utf-8") for file in files}
+        news = [text for file, text in self.told.items() if text and before.get(file) != text]
         if news or elapsed_s >= self.due_s:
             rest = "; ".join(news) or "the report comes when the program ends"
             self.say(f"\nbenchax {self.command}: after {round_seconds(elapsed_s)}: {rest}")
             self.due_s = max(FIRST_S, THEN_TIMES * elapsed_s)
-
-    def _hear(self) -> list[str]:
-        """Returns the texts that are new since the last call."""
-        files = sorted(self.folder.glob("*.txt")) if self.folder else []
-        before, self.told = self.told, {file: file.read_text(encoding="utf-8") for file in files}
-        return [text for file, text in self.told.items() if text and before.get(file) != text]
 
 
 def at_terminal(command: str, folder: Path | None = None) -> Waiting | None:
@@ -377,10 +373,8 @@ def takes_options(*names: str, **sentences: str) -> Callable[[Callable[..., None
         signature = inspect.signature(command, eval_str=True)
         (place,) = (name for name, parameter in signature.parameters.items() if parameter.annotation is Given)
         added = {_parameter_name(name): name for name in (*names, *sentences)}
-        parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            made = [_make_parameter(name, sentences.get(name)) for name in added.values()]
-            parameters += made if parameter.name == place else [parameter]
+        parameters, at = list(signature.parameters.values()), list(signature.parameters).index(place)
+        parameters[at : at + 1] = [_make_parameter(name, sentences.get(name)) for name in added.values()]
 
         @functools.wraps(command)
         def called(**values: Any) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -38,8 +38,7 @@ from benchax.store.database import DatabaseStore
 from benchax.store.load import Rows, load
 from benchax.units import plural, size
 
-if TYPE_CHECKING:
-    Result = Experiment | Audit | Checklist
+Result = Experiment | Audit | Checklist
 
 
 def export(

@@ -22,7 +22,6 @@ from benchax.store import baselines
 from benchax.store.baselines import list_baselines, remove, rows_of, set_baseline
 from benchax.store.database import DatabaseStore, open_store
 from benchax.store.imports import read_pytest_benchmark
-from benchax.store.schema import Row
 from benchax.units import plural
 
 baseline = typer.Typer(help="Give names to runs, so that `benchax compare NAME` can use them.", no_args_is_help=True)
@@ -73,23 +72,18 @@ def list_rows(
 ) -> None:
     """List stored rows; `benchax show ID` shows one, `benchax runs` lists whole runs."""
 
-    rows = _newest(store, pattern, limit, run)
+    database = open_listed_store(store)
+    runs = baselines.run_ids_of(database, run) if run else [None]
+    # Filters like `run`, by part of a label with its parameters, for which there is no index.
+    found = [row for each in runs for row in database.rows(run=each, limit=None if pattern else limit)]
+    rows = [row for row in found if matches(row.case, pattern)][-limit:]
     if as_json:
-        database = open_listed_store(store)
         for row in rows:
             show(codec.encode(database.get(row.id)))
     elif rows:
         show(Document((stored_grid(rows),)))
     else:
-        note(f"no row in {open_listed_store(store).where} is of a case {pattern!r}")
-
-
-def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> list[Row]:
-    """Returns the newest rows. It filters like `run`, by part of a label with its parameters, without an index."""
-    database, most = open_listed_store(store), None if pattern else limit
-    runs = baselines.run_ids_of(database, run) if run else [None]
-    rows = [row for each in runs for row in database.rows(run=each, limit=most)]
-    return [row for row in rows if matches(row.case, pattern)][-limit:]
+        note(f"no row in {database.where} is of a case {pattern!r}")
 
 
 def show_row(

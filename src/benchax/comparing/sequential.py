@@ -115,12 +115,10 @@ class Stage(Generic[S]):
 
     def is_done(self, is_over: bool) -> bool:
         """Is there nothing to be learned from another group, or no time for one?"""
-        if is_over:
+        if is_over or self.groups >= self.effort.looks[-1]:
             return True
         if not self.groups:
             return False
-        if self.groups >= self.effort.looks[-1]:
-            return True
         found, rivals = self.analyze()
         timed = [c for c in found if c.metric in self.effort.metrics and _is_timed(c)]
         # A clear verdict between two looks ends nothing: stopping at the first one would err more often than alpha.
@@ -206,9 +204,8 @@ class SequentialTest(Generic[S]):
 
     def _withhold(self, comparison: Comparison) -> Comparison:
         """Times that the test was not about were looked at once, and confirmed by nothing: no change has a name."""
-        if comparison.metric in self._metrics or not _is_timed(comparison):
-            return comparison
-        if comparison.verdict not in ("slower", "faster"):
+        is_asked = comparison.metric in self._metrics
+        if is_asked or not _is_timed(comparison) or comparison.verdict not in ("slower", "faster"):
             return comparison
         why = "seen once and not confirmed: set a limit for it, and it is measured"
         return replace(comparison, verdict="unclear", why=why)
