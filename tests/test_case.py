@@ -29,11 +29,6 @@ from benchax.model import CaseId, Opaque
 
 # Any Unicode but lone surrogates, which no encoding can carry.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3).map(tuple),
-    max_leaves=6,
-)
 
 
 def double(x: Any) -> Any:
@@ -62,19 +57,6 @@ def ids(cases: list[Case]) -> list[tuple[Any, ...]]:
 
 
 # How a parameter is stored. By `repr`, which tells 1 from 1.0 from True and 0.0 from -0.0, and shows two NaNs alike.
-
-
-@given(PLAIN, PLAIN)
-@example(1, True)
-@example(1, 1.0)
-@example(0.0, -0.0)
-@example("nan", float("nan"))
-@example("None", None)
-@example((1,), 1)
-@example(2**53, float(2**53))
-@example(10**400, 10**400 + 1)
-def test_plain_values_are_stored_alike_only_if_they_are_alike(a: Any, b: Any) -> None:
-    assert (repr(param_value(a)) == repr(param_value(b))) == (repr(a) == repr(b))
 
 
 ARRAY = np.arange(6.0)

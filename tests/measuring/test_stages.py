@@ -22,8 +22,7 @@ from benchax.errors import NotMeasured
 from benchax.measuring import engine
 from benchax.measuring import prepare as stages
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.prepare import Prepared, call_floor, count_programs, prepare, release_programs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import call_floor, count_programs, prepare, release_programs
 from benchax.model import CallFloor
 from benchax.program.compiled import INLINE_FLOPS, inline_flops
 from benchax.watching.compiles import watch_compiles
@@ -308,19 +307,6 @@ def test_programs_go_once_there_are_many_new_ones() -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_few_stay() -> None:
-    def call() -> object:
-        return jax.block_until_ready(jnp.sin(x))
-
-    x = jnp.ones(21)
-    assert compiled(call) == 1
-
-    release_programs()
-
-    assert compiled(call) == 0
-
-
-@pytest.mark.usefixtures("few")
 def test_bench_leaves_functions_of_the_user_compiled() -> None:
     x = jnp.ones(23)
     mine = jax.jit(lambda x: jnp.cos(x) + 1)
@@ -363,17 +349,3 @@ def test_what_a_function_raises_belongs_to_the_step_that_was_entered_last(fn, st
         prepared.call_first()
 
     assert prepared.step == step
-
-
-def test_a_jitted_function_keeps_its_programs_where_nobody_times():
-    fn = jax.jit(lambda x: x + 1)
-    fn(jnp.ones(4))
-    case = make_case(fn, (jnp.ones(4),))
-    inputs = prepare(case).inputs
-
-    kept = Prepared(program_of(case, inputs), inputs, forgets=False).built
-    times = fn._cache_size()
-    _ = prepare(case).built
-
-    assert kept.compiled is not None
-    assert (times, fn._cache_size()) == (1, 0)
