@@ -50,6 +50,9 @@ RuleSubject = Literal["function", "program", "both"]
 FELT, LARGE = 0.005, 0.05
 """Shares of a run or call. Below the first a finding is not worth a line: two runs of one program differ by more. From
 the second on it is worth a warning: that is where the CI recipes of `benchax compare` fail (docs/how-to/ci.md)."""
+FEW_OPERATIONS = 1 << 18
+"""Counted from shapes. This many take 9 to 37 µs as tanh, a product, a sum, or a Cholesky factor. A near-empty call
+takes 4 µs (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 def grade(lost: float, of: float | None) -> Severity | None:
@@ -100,7 +103,10 @@ class Match:
     bytes_saved: int = 0
     """Memory that is saved at most."""
     lost: tuple[float, float | None] | None = None
-    """Seconds, bytes, or operations, and those of the whole run or call: `grade` then decides the severity."""
+    """Seconds or bytes, and those of the whole run or call: `grade` then decides the severity."""
+    work: tuple[float, float] | None = None
+    """The same of operations, counted from shapes. Fewer than `FEW_OPERATIONS` are nothing; if nothing is timed, so is
+    less than `LARGE`."""
     severity: Severity | None = None
     """None: as `lost` says, or the rule."""
 
@@ -125,12 +131,8 @@ class Rule:
     """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     known_on: str = ""
     """The one platform whose measurements the rule goes by; on others its findings are "not measured"."""
-    of_each_line: bool = True
-    """One finding for each line of an operation. A derivative, or a second trace, makes an operation again."""
     keeps_backward: bool = False
     """Operations that a reverse-mode derivative has made are findings, too."""
-    counted: bool = False
-    """Its `lost` operations are counted from shapes, not timed. Then less than `LARGE` is nothing."""
     pack: str = ""
     """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
     find_in_program: Callable[[ProgramEvidence], Iterable[Match]] | None = None
@@ -159,12 +161,8 @@ class Rule:
         if isinstance(e, ProgramEvidence) and self.find_in_program is not None:
             find = self.find_in_program
         for match in find(e):
-            op, severity = match.op, grade(*match.lost) if match.lost else self.severity
-            if match.lost and self.counted and severity == "info":
-                continue
-            is_left_out = op is not None and (
-                (op.is_backward and not self.keeps_backward) or (self.of_each_line and op.line in lines)
-            )
+            op, severity = match.op, self._severity(match)
+            is_left_out = op is not None and ((op.is_backward and not self.keeps_backward) or op.line in lines)
             if is_left_out or severity is None:
                 continue
             if op is not None:
@@ -179,6 +177,14 @@ class Rule:
                 refuted.append(found)
         if refuted and not is_found:
             raise NotApplicable("; ".join(dict.fromkeys(refuted)))
+
+    def _severity(self, match: Match) -> Severity | None:
+        """By the cost of a match, if it tells any."""
+        cost = match.lost or match.work
+        found = grade(*cost) if cost is not None else self.severity
+        if match.work is not None and (match.work[0] < FEW_OPERATIONS or (found == "info" and match.instead is None)):
+            return None
+        return found
 
     def _finding(self, e: Any, match: Match, severity: Severity) -> Finding | str:
         """The finding; or the measured result, if the advice was timed and is not faster."""

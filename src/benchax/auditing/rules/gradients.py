@@ -302,27 +302,22 @@ def _is_linear(op: TracedOp, depends: Sequence[bool]) -> bool:
     return bool(op.bodies) or op.name in LINEAR or is_of_one or positions <= LINEAR_IN.get(op.name, set())
 
 
-def count_vectors(matrix: Value) -> float | None:
-    """How many vectors a matrix is multiplied with at most, in loops and solvers too; None if anything else reads
+def count_vectors(matrix: Value) -> float:
+    """How many vectors a matrix is multiplied with at most, in loops and solvers too; infinite if anything else reads
     it."""
-    if matrix.is_output or not matrix.readers:
-        return None
-    total = 0.0
-    for op in matrix.readers:
-        inside = [value for value in matrix.inner if value.body.op is op]
-        places = [i for i, read in enumerate(op.reads) if read is matrix]
-        if op.name == "dot_general" and len(places) == 1:
-            (contracted, batched), other = op.params["dimension_numbers"], op.reads[1 - places[0]]
-            found = None if any(batched) else other.size // math.prod(matrix.shape[i] for i in contracted[places[0]])
-        elif inside and (len(inside) == len(places) or op.name == "custom_linear_solve"):
-            each = [(_most_trips(value.body), count_vectors(value)) for value in inside]
-            found = None if any(n is None for _, n in each) else sum(trips * (n or 0) for trips, n in each)
-        else:
-            found = None
-        if found is None:
-            return None
-        total += found
-    return total
+    is_read = bool(matrix.readers) and not matrix.is_output
+    return sum(_count_in(op, matrix) for op in matrix.readers) if is_read else math.inf
+
+
+def _count_in(op: TracedOp, matrix: Value) -> float:
+    inside = [value for value in matrix.inner if value.body.op is op]
+    places = [i for i, read in enumerate(op.reads) if read is matrix]
+    if op.name == "dot_general" and len(places) == 1 and not any(op.params["dimension_numbers"][1]):
+        contracted = op.params["dimension_numbers"][0][places[0]]
+        return op.reads[1 - places[0]].size // math.prod(matrix.shape[i] for i in contracted)
+    if inside and (len(inside) == len(places) or op.name == "custom_linear_solve"):
+        return sum(_most_trips(value.body) * count_vectors(value) for value in inside)
+    return math.inf
 
 
 def _most_trips(body: Body) -> float:
@@ -338,8 +333,6 @@ def _most_trips(body: Body) -> float:
 LEAST_RATIO = 32
 """Directions for each one that the other mode takes. A gradient costs at most 5 evaluations of its function (Baur and
 Strassen 1983; Griewank and Walther, Evaluating Derivatives, 2nd ed., section 4.6). This ratio is six times as large."""
-LEAST_WORK = 1 << 20
-"""Operations of the derivative; a smaller one is quick in either mode."""
 
 
 @rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning", traced=True)
@@ -348,7 +341,7 @@ def derivative_mode(e: Evidence) -> Iterator[Match]:
     for basis in (basis for body in e.program.bodies for basis in bases(body)):
         is_forward, each, work = whole_derivative(basis) or (True, 0, 0.0)
         n, m = basis.makes[0].shape[0], max(1, each)
-        if n < LEAST_RATIO * m or work < LEAST_WORK:
+        if n < LEAST_RATIO * m:
             continue
         (many, few, mode), other = (
             (("inputs", "outputs", "forward"), "reverse")
@@ -382,6 +375,7 @@ def derivative_mode(e: Evidence) -> Iterator[Match]:
             ],
             advice,
             op=basis,
+            work=(work * basis.times, e.program.body.work),
             related=_makers(basis),
         )
 
@@ -392,8 +386,9 @@ def _makers(basis: TracedOp) -> list[Place]:
 
 # ---- hessian-vector --------------------------------------------------------------------------------------------------
 
-LEAST_COLUMNS, FEW = 32, 4
-"""A product saves little for a matrix with fewer columns, or with less than four times as many as vectors."""
+FEW = 4
+"""With a quarter as many vectors as columns, a Jacobian takes longer than the products. With 8 columns it takes 1.4
+times as long, and with 32 to 256 columns 3 to 14 times (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule(
@@ -401,7 +396,6 @@ LEAST_COLUMNS, FEW = 32, 4
     "is a Jacobian made only if all of it is used?",
     "warning",
     traced=True,
-    of_each_line=False,
     advice=(
         "Compute the product itself. jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, and jax.vjp(f, x)[1](v) is "
         "v times the Jacobian. jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v."
@@ -412,25 +406,31 @@ def hessian_vector(e: Evidence) -> Iterator[Match]:
     for body in e.program.bodies:
         identities = {basis.makes[0]: basis for basis in bases(body)}
         for matrix in (value for op in body.ops for value in op.makes) if identities else ():
-            vectors = count_vectors(matrix) if len(matrix.shape) > 1 else None
-            basis = _basis(matrix, identities) if vectors is not None else None
-            if vectors is None or basis is None or FORWARD in matrix.readers[0].scope:
-                continue
-            columns, are_few = basis.makes[0].shape[0], FEW * vectors <= basis.makes[0].shape[0]
+            vectors = count_vectors(matrix) if len(matrix.shape) > 1 else math.inf
+            basis = _basis(matrix, identities) if math.isfinite(vectors) else None
+            columns = basis.makes[0].shape[0] if basis is not None else 0
+            are_few = FEW * vectors <= columns
             is_of_solver = any(op.name == "custom_linear_solve" for op in matrix.readers)
-            if columns < LEAST_COLUMNS or not (are_few or is_of_solver):
+            if basis is None or FORWARD in matrix.readers[0].scope or not (are_few or is_of_solver):
                 continue
-            what, needs = _needed(vectors, is_of_solver)
-            last = matrix.readers[-1]
+            n, last = count(vectors), matrix.readers[-1]
+            what, needs = (
+                ("an iterative solver", f"solver needs one for each of its iterations, which are {n} at most")
+                if is_of_solver
+                else ("one product with it", "product needs one")
+                if vectors == 1
+                else (f"products with {n} vectors", f"products need {n}")
+            )
             yield Match(
-                f"makes {matrix.spec} of derivatives {what}",
+                f"makes {matrix.spec} of derivatives for {what}",
                 [
-                    f"the derivative is taken along {count(columns)} directions, and {needs}",
+                    f"the derivative is taken along {count(columns)} directions, and the {needs}",
                     f"the matrix takes {size(matrix.size_bytes)}",
                     f"the product{last.at}",
                     NOT_MEASURED,
                 ],
                 op=last,
+                work=(sum(op.work for op in body.ops if _is_directional(op)) * body.times, e.program.body.work),
                 severity="warning" if are_few else "info",
                 where=where_of(basis.line),
                 related=[("the product is here", where_of(last.line)), *_makers(basis)],
@@ -459,21 +459,13 @@ def _is_directional(op: TracedOp) -> bool:
     return FORWARD in op.scope and "vmap(" in op.scope
 
 
-def _needed(vectors: float, is_of_solver: bool) -> tuple[str, str]:
-    """(what the matrix is made for, how many directions that needs), for sentences"""
-    if is_of_solver:
-        most = f", which are {count(int(vectors))} at most" if math.isfinite(vectors) else ""
-        return "for an iterative solver", f"the solver needs one for each of its iterations{most}"
-    if vectors == 1:
-        return "for one product with it", "the product needs one"
-    return f"for products with {count(int(vectors))} vectors", f"the products need {count(int(vectors))}"
-
-
 # ---- per-example-gradients -------------------------------------------------------------------------------------------
 
 OF_EXAMPLES = "vmap(transpose("
 """In the scope of a derivative inside of a `vmap`; that of a whole batch has it the other way round."""
-LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
+LEAST_BYTES = 1 << 23
+"""Below, both ways take about as long. With 32 MiB, a gradient for each example takes 1.3 times as long as that of the
+mean (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule(
@@ -495,7 +487,7 @@ def per_example_gradients(e: Evidence) -> Iterator[Match]:
     lines: dict[str, list[tuple[TracedOp, Value]]] = defaultdict(list)
     for op in e.program.find("reduce_sum"):
         gradients = _gradients_behind(op.reads[0]) if 0 in op.params["axes"] else None
-        if gradients is not None and len(gradients.shape) > 1 and gradients.shape[0] >= LEAST_EXAMPLES:
+        if gradients is not None and len(gradients.shape) > 1:
             lines[op.line].append((op, gradients))
     for summed in lines.values():
         total = sum(value.size_bytes for _, value in summed)
@@ -531,9 +523,9 @@ def _gradients_behind(value: Value) -> Value | None:
 REMATS = ("checkpoint", "remat", "remat2", "filter_checkpoint")
 AGAIN = "rematted_computation"
 """The scope that JAX gives to what is done again (0.6.2 to 0.12.0.1)."""
-LEAST_SHARE, MOST_SAVED = 0.1, 256 << 20
-"""Operations of the call that are done again: a policy that keeps all products leaves 1.4 % of a dense network. With
-more bytes saved, memory can well be what is short."""
+MOST_SAVED = 256 << 20
+"""Bytes that it saves at most. With more, memory can well be short: an NVIDIA T4 has 16 GiB, and a core of a TPU v2
+8 GiB."""
 
 
 @rule(
@@ -563,7 +555,7 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
     if not regions:
         raise NotApplicable("no derivative in it recomputes anything by jax.checkpoint")
     done, total = sum(again.values()), e.program.body.work
-    if done >= LEAST_SHARE * total and saved <= MOST_SAVED:
+    if saved <= MOST_SAVED:
         line = max(again, key=lambda line: again[line])
         yield Match(
             f"recomputes {percent(done / total)} of its operations, to keep {size(saved)} less",
@@ -578,6 +570,8 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
                 ),
             ],
             op=regions[line],
+            work=(done, total),
+            severity="info",
             where=where_of(line),
             related=named_at(where_of(line), "asked for here", *REMATS),
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import (
+    FEW_OPERATIONS,
     Gain,
     Instead,
     Match,
@@ -30,7 +31,18 @@ from benchax.auditing.syntax import (
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.program.evaluate import bind, evaluate, look_up
-from benchax.program.index import CONVERTS, COSTLY, Body, TracedOp, Value, is_one_hot, list_ahead, root_of
+from benchax.program.index import (
+    CONVERTS,
+    COSTLY,
+    ELEMENTWISE,
+    MOVES,
+    Body,
+    TracedOp,
+    Value,
+    is_one_hot,
+    list_ahead,
+    root_of,
+)
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
 from benchax.results.inspection import Inspection
 from benchax.source_files import owner_of
@@ -69,7 +81,7 @@ def one_hot_matmul(e: Evidence) -> Iterator[Match]:
             yield Match(
                 f"looks up rows of {table.spec} by a product with a one-hot array",
                 [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {flops}"],
-                lost=(op.work * op.times, e.program.body.work),
+                work=(op.work * op.times, e.program.body.work),
                 op=op,
                 instead=Instead(
                     "a lookup",
@@ -230,8 +242,9 @@ def _square_root(value: Value, weights: list[Value]) -> Value | None:
     return None
 
 
-LEAST_RATIO, LEAST_SAVED = 2.0, 1 << 24
-"""FLOP in this order over FLOP in the other, and how many more they are: 2^24 take 0.2 ms at 80 GFLOP/s."""
+LEAST_RATIO = 2.0
+"""FLOP in this order over FLOP in the other. All of 14 random chains with two to three times as many took longer in
+this order. With 1.2 to 1.6 times as many, 11 of 14 did (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule("matmul-order", "are chains of products multiplied in the cheaper order?", "warning", traced=True)
@@ -258,7 +271,7 @@ def matmul_order(e: Evidence) -> Iterator[Match]:
                 op.reads[1 - side].size // (batch * m or 1),
             )
             flops, other = 2 * batch * n * m * (k + p), 2 * batch * k * p * (n + m)
-            if flops < max(LEAST_RATIO * other, other + LEAST_SAVED):
+            if flops < LEAST_RATIO * other:
                 continue
             inputs = tuple(f"{op.makes[0].dtype}[{i},{j}]" for i, j in ((n, k), (k, m), (m, p)))
             is_left = (contracted == right) == (side == 0)
@@ -268,7 +281,7 @@ def matmul_order(e: Evidence) -> Iterator[Match]:
                 [f"{count(flops, 'FLOP')} in this order, {count(other, 'FLOP')} in the other"],
                 f"Multiply what gives the smaller matrix first: {order}, or jnp.linalg.multi_dot([...]), which "
                 "chooses. It rounds differently.",
-                lost=((flops - other) * op.times, e.program.body.work),
+                work=((flops - other) * op.times, e.program.body.work),
                 op=op,
                 instead=Instead(
                     "the other order", "this product", lambda a, b, c: (a @ b) @ c, lambda a, b, c: a @ (b @ c), inputs
@@ -281,8 +294,6 @@ def matmul_order(e: Evidence) -> Iterator[Match]:
 FEW_USED = 8
 """One element in eight of a row is used at most. For 64 rows of 4096 float32, a sort takes 71 ms on two cores, and
 `top_k` 1 ms for 64 elements and 10 ms for 512 (jaxlib 0.10.2, CPU)."""
-LEAST_COMPARISONS = 1 << 18
-"""A smaller sort takes well under a millisecond."""
 SAME_ORDER = ("neg", "convert_element_type", "copy")
 """Operations that leave each element in its place."""
 OTHER_ORDER = ("rev", "transpose", "reshape", "squeeze", "expand_dims")
@@ -306,7 +317,7 @@ def sort_top_k(e: Evidence) -> Iterator[Match]:
         key, axis = op.reads[0], op.params["dimension"]
         n = key.shape[axis]
         # XLA:CPU selects float32 without sorting; `top_k` of f64, bf16, f16 and int32 is as slow as a sort.
-        if str(key.dtype) != "float32" or op.params.get("num_keys", 1) != 1 or op.work < LEAST_COMPARISONS:
+        if str(key.dtype) != "float32" or op.params.get("num_keys", 1) != 1:
             continue
         ends = used_ends(op, axis)
         if ends is None or FEW_USED * sum(ends) > n:
@@ -317,6 +328,7 @@ def sort_top_k(e: Evidence) -> Iterator[Match]:
             f"sorts {n} elements and uses {used}",
             [f"a sort of {key.spec} along its axis {axis}{op.at}"],
             op=op,
+            work=(op.work * op.times, e.program.body.work),
             instead=Instead(
                 "selected by top_k",
                 "this sort",
@@ -371,11 +383,6 @@ def _compute_alone(values: Sequence[Value]) -> list[Any]:
 
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------
 
-LEAST_OPERATIONS = 1 << 18
-"""Operations of the costly side each time. They take tens of microseconds, and a `cond` costs a few."""
-SECOND = 2
-"""A condition that holds in some iterations holds in every second one at most, if nothing more is known."""
-
 
 class Rarity(NamedTuple):
     """How often a condition holds."""
@@ -383,7 +390,7 @@ class Rarity(NamedTuple):
     is_of_true: bool
     """Is it rare that it holds, or that it doesn't?"""
     period: int | None
-    """One iteration in this many; None: unknown."""
+    """One iteration in this many; None: unknown, so in every second one at most."""
 
 
 @rule(
@@ -391,7 +398,6 @@ class Rarity(NamedTuple):
     "is expensive work done only when it's needed?",
     "warning",
     traced=True,
-    counted=True,
     advice=(
         "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
         "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None)."
@@ -400,28 +406,23 @@ class Rarity(NamedTuple):
 def both_sides_computed(e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` by one number for all elements, if one side is costly: both are computed."""
     total = e.program.body.work
-    for selects in (group for body in e.program.bodies for group in _choices(body)):
-        op, condition = selects[0], _number_behind(selects[0].reads[0])
-        rate = _rarity(condition) if condition is not None else None
+    for condition, selects in (pair for body in e.program.bodies for pair in _choices(body)):
+        op, rate = selects[0], _rarity(condition)
         # If both sides are costly, one is always wasted. A costly side that is rarely used is nearly always wasted.
         sides = {is_true: _side(selects, is_true) for is_true in (True, False)}
         which = rate.is_of_true if rate else min(sides, key=lambda is_true: _sum(sides[is_true]))
         each = _sum(sides[which])
-        wasted = op.times * each * (1 - 1 / (rate.period or SECOND) if rate else 1)
-        values = [select.reads[2 if which else 1] for select in selects]
+        wasted = op.times * each * (1 - 1 / (rate.period or 2) if rate else 1)
         # XLA can make what is the same in each iteration once, before the loop.
+        values = [select.reads[2 if which else 1] for select in selects]
         is_same = op.body.is_loop and not any(value.varies_in(op.body) for value in values)
-        if each < LEAST_OPERATIONS or is_same:
+        if each < FEW_OPERATIONS or is_same:
             continue
+        use, is_known = "the other side is as expensive, or more", rate is None or rate.period is not None
+        if rate is not None:
+            how = f"once in {rate.period} times" if rate.period else "when two numbers are equal"
+            use = f"the expensive one is used {how}"
         costly = sorted(sides[which], key=lambda one: -one.work)
-        is_known = rate is None or rate.period is not None
-        use = (
-            "the other side is as expensive, or more"
-            if rate is None
-            else f"the expensive one is used once in {rate.period} times"
-            if rate.period
-            else "the expensive one is used when two numbers are equal"
-        )
         yield Match(
             f"computes both sides of a where each time; {use}",
             [
@@ -432,7 +433,7 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
             ],
             op=op,
             gain=Gain(f"estimated: {percent(wasted / total)} of the operations of a call") if is_known else None,
-            lost=(wasted, total),
+            work=(wasted, total),
         )
 
 
@@ -440,25 +441,20 @@ def _sum(ops: Iterable[TracedOp]) -> float:
     return sum(op.work for op in ops)
 
 
-def _choices(body: Body) -> Iterator[list[TracedOp]]:
-    """The choices by one number that a line of the user's asks for; other functions' choices are their own."""
+def _choices(body: Body) -> Iterator[tuple[Value, list[TracedOp]]]:
+    """(a number, the choices by it that a line of the user's asks for); other functions' choices are their own."""
     choices = (op for op in body.ops if op.name == "select_n" and len(op.reads) == 3 and not op.is_backward)
-    of_numbers = (op for op in choices if _number_behind(op.reads[0]) is not None and _is_where(op))
-    yield from group_by(of_numbers, lambda op: _number_behind(op.reads[0])).values()
-
-
-def _number_behind(value: Value) -> Value | None:
-    source = value.view().source
-    return None if source.shape or source.literal is not None else source
+    for condition, selects in group_by(choices, lambda op: op.reads[0].view().source).items():
+        is_number = not condition.shape and condition.literal is None
+        if asked := [op for op in selects if is_number and _is_where(op)]:
+            yield condition, asked
 
 
 def _is_where(op: TracedOp) -> bool:
     """Does it come from a call of `where` or `select` in the user's own file? JAX keeps the trace of the jit inside of
     `where` from another call: then its equation tells."""
-    caller = op.calls[-1] if op.calls and op.calls[-1].params.get("name") == "_where" else op.equation
-    names = {frame.function_name.rpartition(".")[2] for frame in frames_of(caller)}
-    called, selects = call_by_user(caller), {"where", "select", "select_n"}
-    return called in selects or (called in ("map", "tree_map") and bool(names & selects))
+    is_inside = bool(op.calls) and op.calls[-1].params.get("name") == "_where"
+    return call_by_user(op.calls[-1] if is_inside else op.equation) in ("where", "select", "select_n")
 
 
 def only_for(selects: Sequence[TracedOp], side: int) -> Iterator[TracedOp]:
@@ -486,56 +482,39 @@ def _side(selects: Sequence[TracedOp], is_true: bool) -> list[TracedOp]:
 
 def _rarity(condition: Value) -> Rarity | None:
     """How often a condition holds that compares with a remainder, or what changes in a loop with what doesn't."""
-    op = condition.back().maker
-    if op is None:
-        return None
-    parts = [_rarity(read) for read in op.reads] if op.name in ("not", "and", "or") else []
-    known = [part for part in parts if part is not None]
-    if op.name == "not" and known:
-        return Rarity(not known[0].is_of_true, known[0].period)
-    if op.name == "and" and any(part.is_of_true for part in known):
-        return max((part for part in known if part.is_of_true), key=lambda part: part.period or 0)
-    if op.name == "or" and len(known) == 2 and all(part.is_of_true for part in known):
-        return Rarity(True, None)
-    return _of_comparison(op) if op.name in ("eq", "ne") else None
+    last = condition.back().maker
+    compared = (one.maker for one in condition.behind(MOVES | {"and"}) if one.maker is not None)
+    found = ((op, rate) for op in compared if (rate := _of_comparison(op)) is not None)
+    # Of several conditions together, one that rarely holds is enough.
+    known = [rate for op, rate in found if rate.is_of_true or op is last]
+    return max(known, key=lambda rate: rate.period or 0, default=None)
 
 
 def _of_comparison(op: TracedOp) -> Rarity | None:
-    if not all(value.is_of(jnp.integer) for value in op.reads):
+    if op.name not in ("eq", "ne") or not all(value.is_of(jnp.integer) for value in op.reads):
         return None
-    remainders = [maker for value in op.reads for maker in _scalar_makers(value) if maker.name == "rem"]
-    if remainders:
-        period = _divisor(remainders[0].reads[1])
-        return Rarity(op.name == "eq", period) if period is None or period >= SECOND else None
-    is_counted = op.body.is_loop and sum(value.varies_in(op.body) for value in op.reads) == 1
-    return Rarity(op.name == "eq", op.body.trips) if is_counted else None
-
-
-def _scalar_makers(value: Value, depth: int = 4) -> Iterator[TracedOp]:
-    """The values behind a number, a few operations back: `%` is a remainder whose sign is corrected."""
-    if value.maker is not None and depth and not any(read.shape for read in value.maker.reads):
-        yield value.maker
-        for read in value.maker.reads:
-            yield from _scalar_makers(read, depth - 1)
-
-
-def _divisor(value: Value) -> int | None:
-    """The divisor as written; `%` takes 1 instead of 0."""
-    reads = [value, *(read for maker in _scalar_makers(value) for read in maker.reads)]
-    if any(read.literal is None and read.maker is None for read in reads):
-        return None
-    return max((abs(int(read.literal)) for read in reads if read.literal is not None), default=None)
+    # `%` is a remainder whose sign is corrected.
+    makers = (one.maker for value in op.reads for one in value.behind(ELEMENTWISE) if not one.shape)
+    remainder = next((maker for maker in makers if maker is not None and maker.name == "rem"), None)
+    if remainder is None:
+        is_counted = op.body.is_loop and sum(value.varies_in(op.body) for value in op.reads) == 1
+        return Rarity(op.name == "eq", op.body.trips) if is_counted else None
+    try:
+        period = abs(int(_compute_alone(remainder.reads[1:])[0]))
+    except NotMeasured:  # a divisor that the program computes
+        period = None
+    return Rarity(op.name == "eq", period) if period != 1 else None
 
 
 # ---- vmapped-cond ----------------------------------------------------------------------------------------------------
 
-COSTLY_BRANCH = 1 << 20
-"""Operations of the expensive branch: about 0.3 ms of LAPACK's on one core."""
 FEW_ROWS = 10.0
-"""If each row has its condition, one branch must be this many times as expensive as the next."""
+"""If each row has its condition, one branch must be this many times as expensive as the next. A Cholesky factor of 32 ×
+32 in a twentieth of the rows takes 2 to 4 times as long under vmap as under lax.map. In half of the rows, it takes 0.6
+to 2.8 times as long (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
-@rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning", traced=True, counted=True)
+@rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning", traced=True)
 def vmapped_cond(e: Evidence) -> Iterator[Match]:
     """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
     for body in e.program.bodies:
@@ -558,10 +537,10 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
             selected = sum(one.makes[0].size for one in selects)
-            is_costly = max(each) >= max(COSTLY_BRANCH, least)
+            is_costly = max(each) >= max(FEW_OPERATIONS, least)
             writes = ((one, one.reads[UPDATES[one.name]]) for side in sides for one in side if one.name in UPDATES)
             writes_part = any(part.size * PART_OF_WHOLE <= one.makes[0].size for one, part in writes)
-            is_copied = writes_part and not (is_costly or is_one_for_all) and selected * op.times >= COSTLY_BRANCH
+            is_copied = writes_part and not (is_costly or is_one_for_all)
             if not (is_costly or is_copied):
                 continue
             rows = count(max(op.reads[0].shape[:1]))
@@ -590,7 +569,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 "runs one "
                 "branch for each; or collect the rows that need it, up to a fixed number, and compute them separately.",
                 op=op,
-                lost=(selected if is_copied else max(each), body.work),
+                work=((selected if is_copied else max(each)) * op.times, body.work * op.times),
                 severity=None if is_one_for_all or is_copied else "info",
                 where=where_of(batched or op.line),
             )
@@ -606,13 +585,11 @@ def _is_of_cond(op: TracedOp) -> bool:
 
 # ---- fixed-work ------------------------------------------------------------------------------------------------------
 
-AGAIN = 1 << 22
-"""Four million operations take about a millisecond in LAPACK on one core."""
 UNKNOWN_TRIPS = 100
 """Iterations that a loop of unknown length counts as."""
 
 
-@rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True, counted=True)
+@rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True)
 def fixed_work(e: Evidence) -> Iterator[Match]:
     """Finds what a function computes again in each call of arguments that never change."""
     fixed, n = e.use.repeated, len(e.program.inputs)
@@ -633,7 +610,7 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
     each = {op: _work(op, {root.body for read in op.reads for root in read.roots}) for op in again}
     total = sum(each.get(op) or _work(op, op.body.around) for op in every)
     work = sum(each.values())
-    if work < AGAIN:
+    if not again:
         return
     again.sort(key=lambda op: -each[op])
     names = name_inputs(e)
@@ -653,7 +630,7 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
         "Compute it once, before the calls, and pass the result, instead of "
         f"{' and '.join(list_some(first))} or in addition: jit keeps nothing "
         "from call to call.",
-        lost=(work, total),
+        work=(work, total),
         op=again[0],
     )
 
