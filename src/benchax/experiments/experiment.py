@@ -43,7 +43,8 @@ from benchax.units import percent, plural, read_duration, seconds, seconds_range
 MAX_TIME_S = 60.0
 """The limit for an experiment with all variants that apply, if no limit is given."""
 CHAOTIC = 0.5
-"""Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing."""
+"""Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing. Not
+even the first binary digit is right."""
 
 
 @guard_keywords()

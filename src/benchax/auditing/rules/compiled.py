@@ -259,6 +259,7 @@ def _copies_array(module: Module, instruction: Instruction) -> bool:
 
 
 LEAST_FLOP_RATIO = 1.1
+"""In 23 programs without loops, both counts agree within 1 % (docs/about/decisions.md): more has another cause."""
 
 
 @rule(
@@ -281,7 +282,6 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
         raise NotApplicable("the compiled program has no loop")
     if counts.flops is None or not cost.flops:
         raise NotMeasured("there is no FLOP count to compare with")
-    # In programs without loops, the two counts agree within 1 %. So a difference of 10 % has another cause.
     if counts.flops < LEAST_FLOP_RATIO * cost.flops:
         return
     trips = ["an unknown number of" if loop.trips is None else count(loop.trips) for loop in counts.loops]
@@ -308,7 +308,8 @@ FRESH_BYTES = 32 << 20
 """glibc maps larger blocks again each time (its M_MMAP_THRESHOLD grows up to this)."""
 FAULTING_CALLS = 3
 FAULTED_SHARE = 0.5
-"""The share of the pages of the outputs that must have been faulted in."""
+"""The share of the pages of the outputs that must have been faulted in. Outputs of 64 MiB faulted in all of theirs, and
+none with the argument donated (docs/about/decisions.md)."""
 
 OF_OUTPUTS = (
     "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible). Or return "
@@ -394,7 +395,8 @@ def _touching_s(size_bytes: int) -> float:
 
 
 SPREAD_BYTES = 1 << 16
-"""Smaller arrays are copied to other devices in no time."""
+"""Copying 1 KiB to four devices takes 0.1 ms, 64 KiB 0.4 ms, and 1 MiB 1.4 ms (fake devices, jaxlib 0.12.0, two busy
+cores)."""
 
 
 # ---- resharding -------------------------------------------------------------------------------------------------
@@ -549,7 +551,8 @@ PLACE_ONCE = (
     "jax.lax.with_sharding_constraint) to the function that makes it."
 )
 SENT_SHARE = 0.25
-"""The share of the bytes that the program reads and writes on each device."""
+"""The share of the bytes that the program reads and writes on each device. By its data sheet, an H100 has 900 GB/s of
+NVLink and 3.35 TB/s of memory: at a quarter, both take about as long."""
 
 
 @rule(

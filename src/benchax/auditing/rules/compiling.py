@@ -402,20 +402,17 @@ def cache_off(e: Evidence) -> Iterable[Match]:
     if stages.compile_s is None:
         raise NotMeasured(e.measurement.why_absent("compile_s") or "its compilation was not timed")
     if stages.compile_s < WORTH_S:
-        is_off = "off" if stages.cache == "off" else "on"
-        raise NotApplicable(
-            f"the persistent cache is {is_off}, and {seconds(stages.compile_s)} of compiling {TOO_LITTLE}"
-        )
+        state = "off" if stages.cache == "off" else "on"
+        raise NotApplicable(f"the persistent cache is {state}, and {seconds(stages.compile_s)} {TOO_LITTLE}")
     seen = [f"compiling takes {seconds(stages.compile_s)} in every process (measured once)"]
     # JAX keeps only programs that took longer than this to compile (default: 1 s).
     least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
-    is_quick = least_s > stages.compile_s
+    keep = _keep(least_s) if least_s > stages.compile_s else ""
     if stages.cache == "off":
-        advice = f"{TURN_ON} {_keep(least_s)}" if is_quick else TURN_ON
-        yield _uncached("the persistent cache is off", advice, stages.compile_s, seen)
-    elif is_quick:
+        yield _uncached("the persistent cache is off", f"{TURN_ON} {keep}".rstrip(), stages.compile_s, seen)
+    elif keep:
         title = f"the persistent cache keeps only programs that take {seconds(least_s)} to compile"
-        yield _uncached(title, _keep(least_s), stages.compile_s, seen)
+        yield _uncached(title, keep, stages.compile_s, seen)
 
 
 @cache_off.in_program
@@ -426,15 +423,15 @@ def _no_cache_in_program(e: ProgramEvidence) -> Iterable[Match]:
     lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
     lost_s, quick_s = sum(p.elapsed_s for p in lost), cache.total_s("too quick")
     if cache.is_enabled is False and lost_s < WORTH_S:
-        raise NotApplicable(f"the persistent cache is off, and {seconds(lost_s)} of compiling {TOO_LITTLE}")
+        raise NotApplicable(f"the persistent cache is off, and {seconds(lost_s)} {TOO_LITTLE}")
     if cache.is_enabled is False:
         keeps = cache.min_compile_time_s is None or all(p.elapsed_s > cache.min_compile_time_s for p in lost)
         advice = TURN_ON if keeps else f"{TURN_ON} {_keep(cache.min_compile_time_s or 0.0)}"
         yield _uncached(f"the persistent cache is off ({cache.why_off})", advice, lost_s, _slowest(lost))
-    elif quick_s >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
+    elif quick_s >= WORTH_S and cache.min_compile_time_s is not None:
         quick = cache.of("too quick")
         title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
-        yield _uncached(title, _keep(cache.min_compile_time_s, cache.keeping_setting), quick_s, _slowest(quick))
+        yield _uncached(title, _keep(cache.min_compile_time_s), quick_s, _slowest(quick))
 
 
 def _uncached(title: str, advice: str, lost_s: float, seen: list[str]) -> Match:
@@ -442,8 +439,9 @@ def _uncached(title: str, advice: str, lost_s: float, seen: list[str]) -> Match:
     return Match(title, seen, advice, gain=gain)
 
 
-def _keep(least_s: float, setting: str = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0") -> str:
-    return f"Set {setting}: JAX keeps only programs that took longer than {seconds(least_s)} to compile."
+def _keep(least_s: float) -> str:
+    setting = "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
+    return f"{setting}: JAX keeps only programs that took longer than {seconds(least_s)} to compile."
 
 
 def _slowest(programs: list[CachedProgram]) -> list[str]:
@@ -522,5 +520,5 @@ SHARE_ONCE = (
     "In a longer run, the share is smaller. To keep programs between runs, set JAX_COMPILATION_CACHE_DIR, and "
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 for programs that compile in less than a second."
 )
-TOO_LITTLE = f"is too little to be worth one (from {seconds(WORTH_S)} on)"
+TOO_LITTLE = f"of compiling is too little to be worth one (from {seconds(WORTH_S)} on)"
 TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, and that only you can write to."

@@ -313,118 +313,19 @@ def loops_of(e: Evidence) -> list[Unrolled]:
     return found
 
 
-LEAST_ROW = 4096
-"""Bytes of a row that is reduced: with a smaller one the operation in the body can cost more than the memory."""
-FEW_NEEDED = 8
-"""At most one byte in eight of a stack is needed."""
-ACCUMULATED = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
-"""Reductions that a carry can hold from step to step."""
-REDUCTIONS = (*ACCUMULATED, "argmax", "argmin")
-
-
-class Need(NamedTuple):
-    """The part of a stack that is read, in the end."""
-
-    kind: str
-    """"rows": some of them; "total": a reduction over them; "each": something small of each."""
-    op: TracedOp | None
-    """The operation that makes it: a slice, a reduction; None if it is the output itself."""
-    value: Value
-
-
-@dataclass
-class Stack:
-    """One output of a scan that has a row for each iteration."""
-
-    value: Value
-    needs: list[Need] = field(default_factory=list[Need])
-    is_whole: bool = False
-    """Is all of it needed, or more than is known?"""
-
-    @property
-    def needed_bytes(self) -> int:
-        return sum(value.size_bytes for value in {need.value for need in self.needs})
-
-    @property
-    def is_wasteful(self) -> bool:
-        return bool(self.needs) and not self.is_whole and FEW_NEEDED * self.needed_bytes <= self.value.size_bytes
-
-    @property
-    def is_long(self) -> bool:
-        is_reduced = any(need.kind != "rows" for need in self.needs)
-        return not is_reduced or self.value.size_bytes >= LEAST_ROW * self.value.shape[0]
-
-
-def stacks_of(scan: TracedOp) -> list[Stack]:
-    """The stacked outputs of a scan, with what is read of each."""
-    body, carried = scan.body, len(scan.bodies[0].carries)
-    stacks = {value: Stack(value) for value in scan.makes[carried:]}
-    axes, late = dict.fromkeys(stacks, 0), set(scan.makes[:carried])
-    """Where the rows are in what is made row by row; values that depend on the loop otherwise."""
-    ends: list[tuple[Value, Need | None]] = []
-    for op in body.ops[body.ops.index(scan) + 1 :]:
-        read, is_late = [value for value in op.reads if value in axes], bool(late.intersection(op.reads))
-        axis = _axis_after(op, read[0], axes, scan.params["length"]) if read and not is_late else None
-        if axis is not None:
-            axes[op.makes[0]] = axis
-            continue
-        late.update(op.makes if read or is_late else ())
-        kind = None if is_late else _kind(op, read)
-        ends += [(value, Need(kind, op, op.makes[0]) if kind else None) for value in read]
-    for value, need in (*ends, *((value, None) for value in body.outputs if value in axes)):
-        for stack in (stacks[one] for one in value.behind() if one in stacks):
-            is_small = FEW_NEEDED * value.size_bytes <= stack.value.size_bytes
-            found = need or (Need("each", value.maker, value) if is_small else None)
-            stack.needs += [found] if found else []
-            stack.is_whole |= found is None
-    return list(stacks.values())
-
-
-def _axis_after(op: TracedOp, source: Value, rows: Mapping[Value, int], length: int) -> int | None:
-    """Where the rows are in what an operation makes row by row; None if it does something else."""
-    axes = {rows[value] for value in op.reads if value in rows}
-    if len(op.makes) != 1 or len(axes) != 1:
-        return None
-    (axis,), params, made = axes, op.params, op.makes[0]
-    match op.name:
-        case name if name in ELEMENTWISE:
-            return axis if made.shape[axis : axis + 1] == (length,) else None
-        case name if name in REDUCTIONS or name == "squeeze":
-            gone = params["dimensions" if name == "squeeze" else "axes"]
-            return None if axis in gone else axis - sum(1 for one in gone if one < axis)
-        case "broadcast_in_dim":
-            return params["broadcast_dimensions"][axis]
-        case "transpose":
-            return tuple(params["permutation"]).index(axis)
-        case "reshape":  # None if the axis is merged with others
-            ahead = math.prod(source.shape[:axis])
-            fits = (i for i, n in enumerate(made.shape) if n == length and math.prod(made.shape[:i]) == ahead)
-            return next(fits, None)
-        case "slice" | "dynamic_slice":
-            return axis if made.shape[axis] == length else None
-    return None
-
-
-def _kind(op: TracedOp, read: list[Value]) -> str | None:
-    """The need of an operation that takes some rows or reduces all of them; None for any other."""
-    if op.name in ("slice", "dynamic_slice", "gather"):
-        # The selection of the rows is known before the loop, because no other operand belongs to the loop.
-        is_chosen = read == [op.reads[0]] and FEW_NEEDED * op.makes[0].size_bytes <= op.reads[0].size_bytes
-        return "rows" if is_chosen else None
-    return "total" if op.name in ACCUMULATED else None
-
-
 # ---- unrolled-loop ---------------------------------------------------------------------------------------------------
 
 MANY_ITERATIONS, LARGE, LARGE_SHARE = 8, 40, 0.5
-"""Iterations; operations, as a smaller program is compiled at once; and their share of the program."""
+"""Iterations; operations, and their share of the program. 20, 40, and 100 operations written out take 0.06, 0.09, and
+0.14 s longer to build than a loop (jaxlib 0.12.0, CPU, two busy cores)."""
 LONG, SHARE_OF_LONG = 50, 0.1
 """This many iterations make a program long with a smaller share: what a library makes of each can follow the loop, as
 numpyro's densities do."""
 UNIFORM_SHARE = 0.25
 """Operations of a loop that are in a copy of it with the same shapes in each iteration."""
 SAVED_S = 2.0
-"""The share of building that a short loop could save. Below it, the finding is an info."""
+"""The share of building that a short loop could save. Below it, the finding is an info: a warning for one second of
+building was no help (docs/about/field-notes.md)."""
 
 
 @rule(
@@ -480,7 +381,8 @@ def _count_equations(e: Evidence) -> int:
 # ---- python-loop-vmap ------------------------------------------------------------------------------------------------
 
 FEW, SOME = 4, 8
-"""Iterations; below the first a loop costs little, below the second it is an info."""
+"""Iterations; below the second it is an info. Up to 8 products of 64 × 64 with a vector take as long written out as
+under vmap. 16 and 64 take 3.8 and 2.6 times as long (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning", traced=True)
@@ -579,6 +481,11 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
 
 # ---- stacked-outputs -------------------------------------------------------------------------------------------------
 
+FEW_NEEDED = 8
+"""At most one byte in eight of a stack is needed."""
+ACCUMULATED = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
+"""Reductions that a carry can hold from step to step."""
+REDUCTIONS = (*ACCUMULATED, "argmax", "argmin")
 STACKED_BYTES, SHARE_OF_ALL = 8 << 20, 0.5
 """Bytes of the stacks of one loop, and their share of all arguments and results. Stacking 300 arrays of 1 MiB, and
 reading them once, takes 0.3 s on two cores. The same loop without it takes 0.02 s. With 16 KiB, the times are 0.6 ms
@@ -594,24 +501,34 @@ HOW = {
 }
 
 
+class Need(NamedTuple):
+    """The part of a stack that is read, in the end."""
+
+    kind: str
+    """"rows": some of them; "total": a reduction over them; "each": something small of each."""
+    op: TracedOp | None
+    """The operation that makes it: a slice, a reduction; None if it is the output itself."""
+    value: Value
+
+
 @rule("stacked-outputs", "do loops stack only what is read?", "warning", traced=True)
 def stacked_outputs(e: Evidence) -> Iterator[Match]:
     """Finds scans that stack an output of each step where a few rows, or something small of each, would do."""
     held = sum(value.size_bytes for value in (*e.program.inputs, *e.program.outputs))
     for op in e.program.find("scan"):
-        stacks = [one for one in stacks_of(op) if one.is_wasteful and one.is_long]
-        total, needed = sum(one.value.size_bytes for one in stacks), sum(one.needed_bytes for one in stacks)
-        if not stacks or total < max(STACKED_BYTES, SHARE_OF_ALL * held):
+        found = {stack: (needs, _needed_bytes(needs)) for stack, needs in needs_of(op).items()}
+        stacks = {one: pair for one, pair in found.items() if FEW_NEEDED * pair[1] <= one.size_bytes}
+        total, needed = sum(stack.size_bytes for stack in stacks), sum(n for _, n in stacks.values())
+        if total < max(STACKED_BYTES, SHARE_OF_ALL * held):
             continue
-        kinds = {need.kind for stack in stacks for need in stack.needs}
+        kinds = {need.kind for needs, _ in stacks.values() for need in needs}
         read = "nothing else reads them, and the function doesn't return them"
         inputs = (f"float32[{max(1, total // op.params['length'] // 4)}]", op.params["length"])
+        largest = sorted(stacks, key=lambda stack: -stack.size_bytes)
         yield Match(
             f"stacks {size(total)} in a scan; {size(needed)} would be enough",
             [
-                *list_some(
-                    [_describe(one) for one in sorted(stacks, key=lambda one: -one.value.size_bytes)], 3, "outputs"
-                ),
+                *list_some([_describe(stack, stacks[stack][0]) for stack in largest], 3, "outputs"),
                 f"{f'the scan is{op.at}' if op.line else 'a scan'}; {read}",
             ],
             "".join(text for kind, text in HOW.items() if kind in kinds).rstrip(),
@@ -630,13 +547,72 @@ def stacked_outputs(e: Evidence) -> Iterator[Match]:
         )
 
 
-def _describe(stack: Stack) -> str:
-    def describe(need: Need) -> str:
-        made = f"{need.value.spec}, {size(need.value.size_bytes)}"
-        return f"{made} ({need.op.name}{need.op.at})" if need.op is not None else made
+def needs_of(scan: TracedOp) -> dict[Value, list[Need]]:
+    """The parts of each stacked output of a scan that are read. Outputs that are needed as a whole, or not read, are
+    left out."""
+    body, carried = scan.body, len(scan.bodies[0].carries)
+    axes, late = dict.fromkeys(scan.makes[carried:], 0), set(scan.makes[:carried])
+    """Where the rows are in what is made row by row; values that depend on the loop otherwise."""
+    needs: dict[Value, list[Need | None]] = {stack: [] for stack in axes}
+    ends: list[tuple[Value, Need | None]] = []
+    for op in body.ops[body.ops.index(scan) + 1 :]:
+        read, is_late = [value for value in op.reads if value in axes], bool(late.intersection(op.reads))
+        axis = _axis_after(op, read[0], axes, scan.params["length"]) if read and not is_late else None
+        if axis is not None:
+            axes[op.makes[0]] = axis
+            continue
+        late.update(op.makes if read or is_late else ())
+        kind = None if is_late else _kind(op, read)
+        ends += [(value, Need(kind, op, op.makes[0]) if kind else None) for value in read]
+    for value, need in (*ends, *((value, None) for value in body.outputs if value in axes)):
+        for stack in (one for one in value.behind() if one in needs):
+            is_small = FEW_NEEDED * value.size_bytes <= stack.size_bytes
+            needs[stack].append(need or (Need("each", value.maker, value) if is_small else None))
+    return {stack: list(filter(None, found)) for stack, found in needs.items() if found and None not in found}
 
-    used = list_some([describe(need) for need in stack.needs], 3)
-    return f"{stack.value.spec}, {size(stack.value.size_bytes)}, is read only for {', '.join(dict.fromkeys(used))}"
+
+def _axis_after(op: TracedOp, source: Value, rows: Mapping[Value, int], length: int) -> int | None:
+    """Where the rows are in what an operation makes row by row; None if it does something else."""
+    axes = {rows[value] for value in op.reads if value in rows}
+    if len(op.makes) != 1 or len(axes) != 1:
+        return None
+    (axis,), params, made = axes, op.params, op.makes[0]
+    match op.name:
+        case name if name in ELEMENTWISE:
+            return axis if made.shape[axis : axis + 1] == (length,) else None
+        case name if name in REDUCTIONS or name == "squeeze":
+            gone = params["dimensions" if name == "squeeze" else "axes"]
+            return None if axis in gone else axis - sum(1 for one in gone if one < axis)
+        case "broadcast_in_dim":
+            return params["broadcast_dimensions"][axis]
+        case "transpose":
+            return tuple(params["permutation"]).index(axis)
+        case "reshape":  # None if the axis is merged with others
+            ahead = math.prod(source.shape[:axis])
+            fits = (i for i, n in enumerate(made.shape) if n == length and math.prod(made.shape[:i]) == ahead)
+            return next(fits, None)
+        case "slice" | "dynamic_slice":
+            return axis if made.shape[axis] == length else None
+    return None
+
+
+def _kind(op: TracedOp, read: list[Value]) -> str | None:
+    """The need of an operation that takes some rows or reduces all of them; None for any other."""
+    if op.name in ("slice", "dynamic_slice", "gather"):
+        # The selection of the rows is known before the loop, because no other operand belongs to the loop.
+        is_chosen = read == [op.reads[0]] and FEW_NEEDED * op.makes[0].size_bytes <= op.reads[0].size_bytes
+        return "rows" if is_chosen else None
+    return "total" if op.name in ACCUMULATED else None
+
+
+def _needed_bytes(needs: Sequence[Need]) -> int:
+    return sum(value.size_bytes for value in {need.value for need in needs})
+
+
+def _describe(stack: Value, needs: Sequence[Need]) -> str:
+    made = [(f"{one.value.spec}, {size(one.value.size_bytes)}", one.op) for one in needs]
+    used = list_some([f"{what} ({op.name}{op.at})" if op is not None else what for what, op in made], 3)
+    return f"{stack.spec}, {size(stack.size_bytes)}, is read only for {', '.join(dict.fromkeys(used))}"
 
 
 def _where_defined(scan: TracedOp) -> Where | None:

@@ -14,7 +14,7 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.recorder.log import Carried, keys_used_twice
 from benchax.auditing.rule import Gain, Match, NotApplicable, is_written, list_some, name_inputs, probe, rule
-from benchax.auditing.syntax import Place, made_at, named_at, where_of
+from benchax.auditing.syntax import made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import ADDITIONS, LOW
 from benchax.experiments.variant import scientific
@@ -98,11 +98,10 @@ SUM_WIDE = (
 @rule("low-precision-accumulation", "are sums of bf16 and f16 accumulated in float32?", "warning", traced=True)
 def low_precision_accumulation(e: Evidence) -> Iterable[Match]:
     """Finds sums and products of bf16 and f16 that are accumulated in bf16 and f16."""
-    program = e.program
-    if not any(str(value.dtype) in LOW for op in program.ops for value in op.makes):
+    if not any(str(value.dtype) in LOW for op in e.program.ops for value in op.makes):
         raise NotApplicable("it computes nothing in bf16 or f16")
     if e.why_not_called:
-        yield from _seen_in_loops(e, program, e.why_not_called)
+        yield from _seen_in_loops(e, e.why_not_called)
         return
     try:
         variant = VARIANTS["accumulate-f32"].change(e.case, seed=e.seed).case
@@ -114,62 +113,47 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Match]:
     if now is None or wide is None or now.max_rel is None or wide.max_rel is None or now.reference != "float64":
         why = find_why((*as_it_is.absent, *widened.absent), "errors") or "its errors in float64 are not known"
         # A function that creates its carry in bf16 does not fit a run in float64, but still accumulates terms.
-        yield from _seen_in_loops(e, program, why)
+        yield from _seen_in_loops(e, why)
         return
-    # An error of 0 cannot be made smaller; otherwise it has to be half as large.
+    # An error of 0 cannot be made smaller; otherwise it has to lose one bit less.
     is_better = now.max_rel > 0 and now.max_rel >= 2 * wide.max_rel
     if not is_better and not now.overflows > wide.overflows:
         return
     change = f"{scientific(now.max_rel)} → {scientific(wide.max_rel)}"
     seen = [f"largest error against a run in float64: {change} of the largest value"]
-    if now.median_rel is not None and wide.median_rel is not None:
-        seen.append(f"median relative error: {scientific(now.median_rel)} → {scientific(wide.median_rel)}")
     if now.overflows > wide.overflows:
         seen.append(f"infinite where float64 is finite: {now.overflows} → {wide.overflows}")
     gain = Gain(f"measured: error {change}")
     yield Match("sums lose digits that float32 would keep", seen, SUM_WIDE, gain=gain)
 
 
-def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Match]:
+def _seen_in_loops(e: Evidence, why: str) -> Iterable[Match]:
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
-    for adds, start, added, terms in low_sums(program, e.use.carried):
-        if str(start.dtype) in LOW and terms >= MANY:
-            yield _of_sum(e, adds, start, added, terms, why)
+    for adds, start, added, terms in low_sums(e.program, e.use.carried):
+        dtype, begun = str(start.dtype), start.back(KEEPS)
+        if dtype not in LOW or terms < MANY:
+            continue
+        at, near = e.program.body.position(begun), where_of(added.line) or e.def_where
+        name = name_inputs(e)[at] if at is not None else ""
+        made = made_at(where_of(e.use.called_at), getattr(e.fn, "__name__", ""), name)
+        each = " for each element on average" if added.name in SCATTERS else ""
+        places = [("begun here", where_of(begun.maker.line))] if begun.maker is not None else made
+        yield Match(
+            f"{adds} {int(terms)} terms in {dtype}",
+            [
+                f"{start.spec}{f', the argument {name}' if name else ''}, to which {int(terms)} terms{each} are added",
+                *([f"added{added.at}"] if added.line else []),
+                (
+                    f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the "
+                    f"error was not measured, because {why}"
+                ),
+            ],
+            SUM_WIDE,
+            op=added,
+            where=next((place for _, place in places), None),
+            related=[*places, ("added here", near), *named_at(near, "the dtype is named here", dtype)],
+        )
     raise NotMeasured(why)
-
-
-def _of_sum(e: Evidence, adds: str, start: Value, added: TracedOp, terms: float, why: str) -> Match:
-    dtype, (what, begun) = str(start.dtype), _beginning(e, start)
-    near = where_of(added.line) or e.def_where
-    share = " for each element on average" if added.name in SCATTERS else ""
-    reason = "the function was not called" if e.why_not_called else why
-    return Match(
-        f"{adds} {int(terms)} terms in {dtype}",
-        [
-            f"{start.spec}{what}, to which {int(terms)} terms{share} are added",
-            *([f"added{added.at}"] if added.line else []),
-            (
-                f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the "
-                f"error was not measured, because {reason}"
-            ),
-        ],
-        SUM_WIDE,
-        op=added,
-        where=next((place for _, place in begun), None),
-        related=[*begun, ("added here", near), *named_at(near, "the dtype is named here", dtype)],
-    )
-
-
-def _beginning(e: Evidence, first: Value) -> tuple[str, list[Place]]:
-    """(which argument a sum begins with, for a sentence; the lines that make what it begins with)"""
-    value, program = first.back(KEEPS), e.program
-    if value.maker is not None:
-        return "", [("begun here", where_of(value.maker.line))]
-    at = program.body.position(value)
-    if at is None:
-        return "", []
-    name = name_inputs(e)[at]
-    return f", the argument {name}", made_at(where_of(e.use.called_at), getattr(e.fn, "__name__", ""), name)
 
 
 # ---- weak-type-promotion ---------------------------------------------------------------------------------------------
@@ -313,16 +297,16 @@ USE_ONCE = (
 def key_reuse(e: Evidence) -> Iterable[Match]:
     """Finds random keys that are used twice: the numbers that are drawn with them are equal or depend on each other."""
     program = e.program
-    yield from _used_twice(e, program)
+    yield from _used_twice(program)
     draws = (op for op in program.ops if op.name == "random_bits")
     for body, ops in group_by(
         draws, lambda op: next((one for one in op.body.around if one.is_loop), program.body)
     ).items():
         if body.is_loop:
-            yield from _same_each_time(e, body, ops, (), f"each of {body.trips or 'its'} iterations")
+            yield from _same_each_time(body, ops, (), f"each of {body.trips or 'its'} iterations")
         elif e.use.repeated:
             yield from _same_each_call(e, body, ops)
-    yield from _same_in_each_row(e, program)
+    yield from _same_in_each_row(program)
 
 
 @key_reuse.in_program
@@ -344,7 +328,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Match]:
             )
 
 
-def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Match]:
+def _used_twice(program: TracedProgram) -> Iterable[Match]:
     uses = (op for op in program.ops if op.name in CONSUMES and not any(s in f"{op.scope}/" for s in RECOMPUTED))
     for every in group_by(uses, lambda op: program.numbers[op.reads[0].back(SAME_KEY)]).values():
         # Only one branch of a cond runs.
@@ -367,9 +351,7 @@ def _exclude(one: TracedOp, other: TracedOp) -> bool:
     return any(branches.get(body.op, body) is not body for body in other.body.around if body.kind == "branch")
 
 
-def _same_each_time(
-    e: Evidence, body: Body, draws: list[TracedOp], same: Collection[Value], when: str
-) -> Iterable[Match]:
+def _same_each_time(body: Body, draws: list[TracedOp], same: Collection[Value], when: str) -> Iterable[Match]:
     """Names each line of the body that draws or passes a key on, and the draws behind it.
 
     Args:
@@ -399,21 +381,18 @@ def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[
     same = [value for i, value in enumerate(body.inputs) if i in e.use.repeated]
     # A key that the program holds is also the same in each call, as its author wrote it.
     drawn = [op for op in draws if any(root in same for root in op.reads[0].roots)]
-    found = list(_same_each_time(e, body, drawn, same, "each call"))
+    found = list(_same_each_time(body, drawn, same, "each call"))
     if not (found and e.use.called_at):
-        yield from found
-        return
+        return found
     seen = [f"it is called at {e.use.called_at}", *(line for finding in found for line in finding.seen)]
-    yield replace(
-        found[0],
-        seen=tuple(list_some(seen)),
-        where=where_of(e.use.called_at),
-        advice=f"Pass another key at {e.use.called_at} each time: split it there, or jax.random.fold_in(key, i) with "
-        "the number of the iteration.",
+    advice = (
+        f"Pass another key at {e.use.called_at} each time: split it there, or jax.random.fold_in(key, i) with the "
+        "number of the iteration."
     )
+    return [replace(found[0], seen=list_some(seen), where=where_of(e.use.called_at), advice=advice)]
 
 
-def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Match]:
+def _same_in_each_row(program: TracedProgram) -> Iterable[Match]:
     """Names the call of what `jax.vmap` makes. Common random numbers can be wanted, so it is an info."""
     draws = (op for op in program.ops if op.name == "random_bits")
     # Under vmap, a key has one axis for each level over which it varies.
