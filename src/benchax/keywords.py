@@ -191,9 +191,20 @@ def _for_function(name: str) -> str:
 # (`500ms`), a number for a truth value, and a NumPy scalar for a Python one. The code that reads a value checks its
 # content. An unknown annotation accepts everything.
 
-_WORDS: dict[Any, str] = {
-    str: "a text", bool: "True or False", int: "a whole number", float: "a number", types.NoneType: "None",
-}  # fmt: skip
+_NUMBERS = str | numbers.Real
+_KINDS: dict[Any, tuple[str, Any]] = {
+    str: ("a text", str),
+    bool: ("True or False", _NUMBERS),
+    int: ("a whole number", _NUMBERS),
+    float: ("a number", _NUMBERS),
+    types.NoneType: ("None", types.NoneType),
+    os.PathLike: ("a path", str | os.PathLike),
+    Path: ("a path", str | os.PathLike),
+    dict: ("a dict", Mapping),
+    collections.abc.Mapping: ("a dict", Mapping),
+    collections.abc.Callable: ("a function", collections.abc.Callable),
+}
+"""Annotation → how a message calls such values, and the types that pass for it."""
 _FEW = 100
 """The number of members of a collection that are checked."""
 
@@ -232,34 +243,26 @@ def _kinds_of(function: Callable[..., Any]) -> dict[str, Kind]:
 def _read_kind(hint: Any) -> Kind:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     kind = origin or hint
-    if origin in (typing.Union, types.UnionType):
+    if kind in (typing.Union, types.UnionType):
         kinds = [_read_kind(part) for part in parts]
         *words, last = dict.fromkeys(one.words for one in kinds)
         return Kind(f"{', '.join(words)} or {last}" if words else last, lambda v: any(one.fits(v) for one in kinds))
-    if origin is typing.Literal:
+    if kind is typing.Literal:
         kinds = [_read_kind(type(part)) for part in parts]
         return Kind(" or ".join(map(repr, parts)), lambda v: any(one.fits(v) for one in kinds))
-    if kind is collections.abc.Callable:
-        return Kind("a function", callable)
-    if kind in (bool, int, float):
-        return Kind(_WORDS[kind], lambda v: getattr(v, "ndim", None) == 0 or isinstance(v, str | numbers.Real))
-    if kind is inspect.Parameter.empty or not isinstance(kind, type):
-        return Kind(str(hint), lambda v: True)
-    if kind is os.PathLike or issubclass(kind, Path):
-        return Kind("a path", lambda v: isinstance(v, str | os.PathLike))
-    if issubclass(kind, Mapping):
-        return Kind("a dict", lambda v: isinstance(v, Mapping))
+    if kind in _KINDS:
+        words, accepted = _KINDS[kind]
+        return Kind(
+            words, lambda v: isinstance(v, accepted) or (accepted is _NUMBERS and getattr(v, "ndim", None) == 0)
+        )
     if origin is not None and issubclass(origin, Iterable):
-        words = f"a list of {_WORDS[parts[0]].removeprefix('a ')}s" if parts and parts[0] in _WORDS else "a list"
+        words = f"a list of {_KINDS[parts[0]][0].removeprefix('a ')}s" if parts and parts[0] in _KINDS else "a list"
         return Kind(words, lambda v: _fits_collection(v, origin, parts))
-    return Kind(_WORDS.get(kind, kind.__name__), lambda v: _is_instance(v, kind))
-
-
-def _is_instance(value: Any, kind: type) -> bool:
-    try:
-        return isinstance(value, kind)
-    except TypeError:  # a protocol that cannot be asked
-        return True
+    # A value cannot be asked for some protocols.
+    is_open = kind in (Any, inspect.Parameter.empty) or getattr(kind, "_is_protocol", False)
+    if isinstance(kind, type) and not is_open:
+        return Kind(kind.__name__, lambda v: isinstance(v, kind))
+    return Kind(str(hint), lambda v: True)
 
 
 def _fits_collection(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:

@@ -193,6 +193,10 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
     return python
 
 
+ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
+"""The versions of JAX that a comparison needs, for messages."""
+
+
 def check_version(version: str) -> None:
     """Raises `UsageError` for what is no version of JAX that benchax runs with."""
     if not _VERSION.fullmatch(version):

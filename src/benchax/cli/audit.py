@@ -32,6 +32,7 @@ from benchax.cli.console import (
     check_writable,
     collect_cases,
     note,
+    refuse,
     show,
     show_list,
     takes_options,
@@ -40,7 +41,7 @@ from benchax.cli.console import (
     write_documents,
     write_text,
 )
-from benchax.errors import UsageError, one_of
+from benchax.errors import one_of
 from benchax.options import split_names
 from benchax.reporting.audit import document, document_of_checklist, documents_of_all, to_sarif
 from benchax.reporting.document import list_parts
@@ -92,12 +93,12 @@ def audit(
         show_list([(rule.id, rule.pack or rule.severity, rule.title) for rule in all_rules().values()])
         return
     command: list[str] = ctx.meta.get(COMMAND, [])
-    if fail_on is not None and fail_on not in SEVERITIES:
-        raise UsageError(f"invalid --fail-on {fail_on!r}", one_of(SEVERITIES, fail_on))
-    if command and what:
-        raise UsageError(f"{what[0]!r} is given with a command", "one of them")
-    if command and as_json and output is None:
-        raise UsageError("--json is given with a command, which writes to the standard output itself", "--output FILE")
+    is_mute = command and as_json and output is None
+    refuse(
+        (fail_on not in (None, *SEVERITIES), f"invalid --fail-on {fail_on!r}", one_of(SEVERITIES, fail_on)),
+        (command and what, f"{(what or [''])[0]!r} is given with a command", "one of them"),
+        (is_mute, "--json is given with a command, which writes to the standard output itself", "--output FILE"),
+    )
     ids = split_names(rules)
     if command:
         audits, code = _program(command, ids, given["timeout_s"], is_full=is_verbose)

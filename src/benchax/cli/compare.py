@@ -27,7 +27,7 @@ import typer
 
 from benchax import codec
 from benchax.case import Case, benchmark_of, make_case
-from benchax.checkouts.launch import Selection
+from benchax.checkouts.launch import ENOUGH, Selection
 from benchax.cli.console import (
     MAX_TIME_OF_ALL,
     Given,
@@ -41,6 +41,7 @@ from benchax.cli.console import (
     line,
     note,
     printing_to_stderr,
+    refuse,
     show,
     takes_options,
     with_progress,
@@ -138,13 +139,17 @@ def compare(
     }  # fmt: skip
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": given["memory_limit_bytes"]}
     if ref is None and jax is None and words and is_function(words[0]):
-        _refuse(of_versions, "functions", "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline")
+        expected = "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline"
+        refuse(*((value, f"{option} is given with functions", expected) for option, value in of_versions.items()))
         found = compare_functions(words, given, baseline, is_jitted=not no_jit, resolution=resolution, limit_s=limit_s)
         show(json.dumps(found.asdict()) if as_json else document(found, has_asides=False))
         code = 2 if any(c.failure for c in found) else int(any(c.differs for c in found))
         _write(found, plot, html)
         raise typer.Exit(code)
-    _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
+    expected = "it with functions: benchax compare a.py:f a.py:g f32[8]"
+    refuse(
+        *((value, f"{option} is given with versions of benchmarks", expected) for option, value in of_functions.items())
+    )
     _check(ref, jax, benchmarks, process_pairs, resolution)
     from benchax.paired_runs.compare import UNSTORED
 
@@ -164,12 +169,6 @@ def compare(
     _write(found, plot, html)
     code = _show(found, gate, as_json=as_json)
     raise typer.Exit(ERROR if found.broken else code)
-
-
-def _refuse(given: Mapping[str, Any], beside: str, expected: str) -> None:
-    for option, value in given.items():
-        if value:
-            raise UsageError(f"{option} is given with {beside}", expected)
 
 
 # ---- versions of benchmarks -------------------------------------------------------------------------------------
@@ -198,22 +197,20 @@ def _choose(
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
     """Refuses the same options as the library, but names them as on the command line."""
-    if ref is not None and jax is not None:
-        raise UsageError("--ref and --jax are given together", "one of them")
-    if process_pairs and ref is None:
-        raise UsageError("--process-pairs is given without --ref", "both: whole processes of two commits")
-    if resolution is not None and (process_pairs or jax is not None):
-        whole = "--jax" if process_pairs is False else "--process-pairs"
-        raise UsageError(
-            f"--resolution {resolution} is given with {whole}",
-            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
-        )
-    if benchmarks not in ("now", "ref"):
-        raise UsageError(f"invalid --benchmarks {benchmarks!r}", "one of: now, ref")
-    if jax is not None and (len(jax.split(",")) < 2 or not all(version.strip() for version in jax.split(","))):
-        from benchax.paired_runs.compare import ENOUGH
-
-        raise UsageError(f"--jax {jax!r} names too few versions", ENOUGH)
+    versions = [version.strip() for version in (jax or "1,2").split(",")]
+    pairs = "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best"
+    whole = f"--resolution {resolution} is given with {'--process-pairs' if process_pairs else '--jax'}"
+    refuse(
+        (ref is not None and jax is not None, "--ref and --jax are given together", "one of them"),
+        (
+            process_pairs and ref is None,
+            "--process-pairs is given without --ref",
+            "both: whole processes of two commits",
+        ),
+        (resolution is not None and (process_pairs or jax is not None), whole, pairs),
+        (benchmarks not in ("now", "ref"), f"invalid --benchmarks {benchmarks!r}", "one of: now, ref"),
+        (len(versions) < 2 or not all(versions), f"--jax {jax!r} names too few versions", ENOUGH),
+    )
 
 
 def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:

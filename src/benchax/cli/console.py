@@ -128,6 +128,17 @@ def with_progress(work: Callable[[Listener], T], progress: bool | None = True) -
         return printing_to_stderr(lambda: work(report))
 
 
+def refuse(*rules: tuple[Any, ...]) -> None:
+    """Raises `UsageError` for the first rule that is broken.
+
+    Args:
+        rules: (is it broken?, what is wrong, what is expected, and perhaps a hint).
+    """
+    for is_broken, *words in rules:
+        if is_broken:
+            raise UsageError(*words)
+
+
 def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], int]:
     """Returns (cases, exit code). Reports broken files, with the exit code 2, and goes on with the others."""
     from benchax.discovery import collect

@@ -26,6 +26,7 @@ from benchax.cli.console import (
     collect_cases,
     note,
     printing_to_stderr,
+    refuse,
     with_progress,
     write_page,
     write_text,
@@ -108,10 +109,11 @@ def inspect(
             )
         _write(shown, file, as_json)
         raise typer.Exit(code or int(exit_code and any(not change.is_none for change in changes)))
-    if html is not None and len(cases) != 1:
-        raise UsageError(f"a page of {len(cases)} inspections", "a single case", "choose one: --filter")
-    if GRAPH in parts and len(cases) != 1:
-        raise UsageError(f"a graph of {len(cases)} cases cannot be one file", "a single case", "choose one: --filter")
+    is_one, one = len(cases) == 1, ("a single case", "choose one: --filter")
+    refuse(
+        (html is not None and not is_one, f"a page of {len(cases)} inspections", *one),
+        (GRAPH in parts and not is_one, f"a graph of {len(cases)} cases cannot be one file", *one),
+    )
     for case in cases:
         try:
             found = with_progress(lambda report, case=case: inspect_case(case, report), None)
@@ -188,14 +190,12 @@ def _parts(given: Sequence[str], output: Path | None) -> list[str]:
 
 
 def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: list[str], html: Path | None) -> None:
-    if exit_code and diff is None:
-        raise UsageError("--exit-code is given without --diff", "both")
-    if diff is not None:
-        if time:
-            raise UsageError("--time is given with --diff", "one of them", "benchax compare times two versions")
-        if wrong := next((part for part in parts if part not in TEXTS), None):
-            raise UsageError(f"--show {wrong!r} can't be used with --diff", one_of(TEXTS, wrong))
-        if html is not None:
-            raise UsageError("--html with --diff", "one of them: a page shows one inspection")
-    elif as_json and (parts or time):
-        raise UsageError(f"--json is given with {'--show' if parts else '--time'}", "--json alone: it holds all parts")
+    wrong = next((part for part in parts if part not in TEXTS), None) if diff is not None else None
+    alone = f"--json is given with {'--show' if parts else '--time'}"
+    refuse(
+        (exit_code and diff is None, "--exit-code is given without --diff", "both"),
+        (diff is not None and time, "--time is given with --diff", "one of them", "benchax compare times two versions"),
+        (wrong is not None, f"--show {wrong!r} can't be used with --diff", one_of(TEXTS, wrong)),
+        (diff is not None and html is not None, "--html with --diff", "one of them: a page shows one inspection"),
+        (diff is None and as_json and (parts or time), alone, "--json alone: it holds all parts"),
+    )

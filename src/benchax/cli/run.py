@@ -30,6 +30,7 @@ from benchax.cli.console import (
     line,
     note,
     printing_to_stderr,
+    refuse,
     show,
     takes_options,
     with_progress,
@@ -122,11 +123,13 @@ def run(
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
     # Check before importing the files, which takes time.
-    if break_even and no_jit:
-        raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
-    for option, is_given in (("--break-even", break_even), ("--devices", devices)):
-        if is_given and on is not None:
-            raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
+    refuse(
+        (break_even and no_jit, "--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one"),
+        *(
+            (is_given and on, f"{option} is given with --on", f"{option} on this machine, or --on without it")
+            for option, is_given in (("--break-even", break_even), ("--devices", devices))
+        ),
+    )
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
     meshes = [read_mesh(each) for each in mesh] if mesh else [None]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
-from benchax.checkouts.launch import Selection, check_version, launch_jax
+from benchax.checkouts.launch import ENOUGH, Selection, check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolution_of
 from benchax.comparing.ranking import Comparisons, Rank, is_failure_of, rank_versions, unranked_reason
@@ -404,9 +404,6 @@ def open_suite(
     selection = Selection(tuple(os.fspath(word) for word in words), pattern, texts, known)
     with show_progress(progress) as report:
         yield BenchmarkSuite(selection, where, report)
-
-
-ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
 
 
 @guard_keywords()
