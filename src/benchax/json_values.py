@@ -85,16 +85,10 @@ class Mismatch(Exception):
 def converter(hint: Any) -> Converter:
     """Built once per annotation: reading the hints of a class takes longer than converting an object of it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return Converter(_encode_any, _decode_any)
-    if hint is types.NoneType or origin is Literal:
-        permitted = arguments or (None,)
-        return _scalar(permitted.__contains__, f"one of: {', '.join(map(str, permitted))}")
-    if hint is Json:
-        return _left(dict)
     if hint in _SCALARS:
-        kinds = _SCALARS[hint]
-        return _scalar(lambda value: type(value) in kinds, f"a value of type {hint.__name__}", kinds)
+        return _SCALARS[hint]
+    if origin is Literal:
+        return _scalar(arguments.__contains__, f"one of: {', '.join(map(str, arguments))}")
     if dataclasses.is_dataclass(hint):
         return _dataclass(cast(type, hint))
     if origin in (Union, types.UnionType):
@@ -230,8 +224,6 @@ def _checked(json_value: Any, kind: type, expected: str) -> Any:
 
 # ---- scalars ----------------------------------------------------------------------------------------------------
 
-# An int is welcome where a float is expected and stays an int; a bool is welcome as neither.
-_SCALARS: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
 _EXACT = frozenset({str, bool, int, float, type(None)})
 _HEXADECIMAL = re.compile("-?0x[0-9a-f]+")
 
@@ -293,3 +285,18 @@ def _decode_any(json_value: Any) -> Any:
             return Opaque(kind, text)
         case _:
             raise Mismatch(json_value, 'an object with one of "$float", "$int", "$opaque"')
+
+
+# An int is welcome where a float is expected and stays an int; a bool is welcome as neither.
+_SCALARS: dict[Any, Converter] = {
+    Any: Converter(_encode_any, _decode_any),
+    Json: _left(dict),
+    types.NoneType: _scalar((None,).__contains__, "one of: None"),
+    **{
+        kinds[0]: _scalar(
+            lambda value, kinds=kinds: type(value) in kinds, f"a value of type {kinds[0].__name__}", kinds
+        )
+        for kinds in ((str,), (bool,), (int,), (float, int))
+    },
+}
+"""By annotation."""
