@@ -90,7 +90,10 @@ def _passed_on(entry: Computation) -> int:
 
 def compare(timed: OperationTally, alone: OperationTally) -> ProgramDifference:
     """Returns the work that the timed region lacks and the work that it adds, weighed by price."""
-    alone = _with_passed_on(alone, timed["copy"])
+    # The region may do without copies from inputs to outputs: only as many count as it has made.
+    passed_on = min(alone[PASSED_ON], max(0, timed["copy"] - alone["copy"]))
+    alone = OperationTally({name: amount for name, amount in alone.items() if name != PASSED_ON})
+    alone += OperationTally({"copy": passed_on})
     total = sum(price(name) * amount for name, amount in alone.items())
     names = [name for name in {**alone, **timed} if timed[name] != alone[name]]
     gaps = {name: price(name) * (alone[name] - timed[name]) for name in names}
@@ -103,13 +106,6 @@ def compare(timed: OperationTally, alone: OperationTally) -> ProgramDifference:
         added / total if total else float(added > 0),
         tuple((name, timed[name], alone[name]) for name in ordered),
     )
-
-
-def _with_passed_on(alone: OperationTally, copied: float) -> OperationTally:
-    """`alone` with as many of the copies that it may do without as the region has made."""
-    passed_on = min(alone[PASSED_ON], max(0, copied - alone["copy"]))
-    kept = OperationTally({name: amount for name, amount in alone.items() if name != PASSED_ON})
-    return kept + OperationTally({"copy": passed_on})
 
 
 def price(name: str) -> float:

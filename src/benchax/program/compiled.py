@@ -552,23 +552,21 @@ def donation(
         kept: see `arguments.find_kept`.
     """
     asked = [i for i, leaf in enumerate(inputs) if leaf.donated]
-    if kept is None:
-        why = "the program does not use every input, and this JAX doesn't report which it dropped"
-        return Donation(tuple(_donated(inputs[i], None, None, why) for i in asked))
-    taken = {
-        kept[parameter]: output for output, parameter in hlo.output_aliases(module.header) if parameter < len(kept)
-    }
+    aliases = hlo.output_aliases(module.header)
+    taken = {kept[parameter]: output for output, parameter in aliases if kept and parameter < len(kept)}
     judged = [
-        _donated(inputs[i], True, _path(outputs, taken[i]), "")
-        if i in taken
-        else _donated(inputs[i], False, None, _why_not(i, inputs, outputs, kept, taken))
+        DonatedArgument(
+            inputs[i].path,
+            inputs[i].spec,
+            inputs[i].size_bytes,
+            None if kept is None else i in taken,
+            _path(outputs, taken[i]) if i in taken else None,
+            "" if i in taken else _why_not(i, inputs, outputs, kept, taken),
+        )
         for i in asked
     ]
-    return Donation(tuple(judged), None if outputs is None else _possible_bytes(inputs, outputs, kept, taken))
-
-
-def _donated(leaf: ArgumentLeaf, is_aliased: bool | None, output: str | None, why_not: str) -> DonatedArgument:
-    return DonatedArgument(leaf.path, leaf.spec, leaf.size_bytes, is_aliased, output, why_not)
+    possible = None if outputs is None or kept is None else _possible_bytes(inputs, outputs, kept, taken)
+    return Donation(tuple(judged), possible)
 
 
 def _possible_bytes(
@@ -589,10 +587,12 @@ def _why_not(
     i: int,
     inputs: Sequence[ArgumentLeaf],
     outputs: Sequence[ArgumentLeaf] | None,
-    kept: Sequence[int],
+    kept: Sequence[int] | None,
     taken: dict[int, int],
 ) -> str:
     leaf = inputs[i]
+    if kept is None:
+        return "the program does not use every input, and this JAX doesn't report which it dropped"
     if i not in kept:
         return "the program does not use it, so it is not passed to it"
     if outputs is None:

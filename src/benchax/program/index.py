@@ -128,13 +128,12 @@ class Value:
     @property
     def is_output(self) -> bool:
         """Does its body return it?"""
-        return any(value is self for value in self.body.outputs)
+        return self in self.body.outputs
 
     @property
     def uses(self) -> int:
         """How often it is read or returned."""
-        reads = sum(read is self for op in self.readers for read in op.reads)
-        return reads + sum(value is self for value in self.body.outputs)
+        return sum(op.reads.count(self) for op in self.readers) + self.body.outputs.count(self)
 
     def back(self, through: Collection[str] = MOVES, *, out: bool = False) -> Value:
         """The value behind it, back through operations of these names; with `out` also out of loops and branches."""
@@ -152,12 +151,14 @@ class Value:
         maker = self.back(through).maker
         return maker if maker is not None and maker.name in names else None
 
-    def behind(self, through: Collection[str] | None = None) -> Iterator[Value]:
-        """It and what it is made of in its body, each once; `through` limits the operations that are crossed."""
+    def behind(self, through: Collection[str] | None = None, *, out: bool = False) -> Iterator[Value]:
+        """It and what it is made of in its body, each once; `through` limits the operations that are crossed. With
+        `out` also what is outside of loops and branches."""
 
         def before(value: Value) -> Sequence[Value]:
-            is_crossed = value.maker is not None and (through is None or value.maker.name in through)
-            return value.maker.reads if value.maker is not None and is_crossed else ()
+            if value.maker is not None:
+                return value.maker.reads if through is None or value.maker.name in through else ()
+            return (value.outer,) if out and value.outer is not None else ()
 
         return reach([self], before)
 
@@ -165,15 +166,11 @@ class Value:
     def roots(self) -> set[Value]:
         """Returns the original values that it depends on, outside loops and branches. They are inputs, arrays of the
         program, and values that differ in each iteration."""
-        return {one for one in list_behind([self]) if not (one.maker or one.outer) and one.literal is None}
+        return {one for one in self.behind(out=True) if not (one.maker or one.outer) and one.literal is None}
 
     def varies_in(self, loop: Body) -> bool:
         """Does it depend on a carry or a row of this loop?"""
         return any(root.body is loop for root in self.roots)
-
-    def ahead(self) -> set[Value]:
-        """It and what is made of it in its body."""
-        return set(reach([self], lambda value: [one for op in value.readers for one in op.makes]))
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
         """It as a view of the value behind it; `scaled` also through products with numbers, signs, quotients, and
@@ -195,17 +192,6 @@ class Value:
     def varying(self) -> frozenset[int]:
         """The axes along which elements can differ, as far as broadcasts and elementwise operations show."""
         return _varying(self, MOST_DEPTH)
-
-
-def list_behind(values: Iterable[Value]) -> set[Value]:
-    """These values and all that they depend on, also outside of their loops and branches."""
-
-    def before(value: Value) -> Sequence[Value]:
-        if value.maker is not None:
-            return value.maker.reads
-        return (value.outer,) if value.outer is not None else ()
-
-    return set(reach(values, before))
 
 
 def list_ahead(values: Iterable[Value]) -> set[Value]:
@@ -432,9 +418,7 @@ class TracedProgram:
 
     def __init__(self, closed: Any) -> None:
         self.bodies: list[Body] = []
-        self.consts: list[Value] = []
-        """Arrays that the program holds."""
-        self._known_consts: dict[int, Value] = {}
+        self._consts: dict[int, Value] = {}
         self.body = self._add(Body(), closed, [None] * len(open_program(closed)[0].invars), "")
         self.inputs, self.outputs = self.body.inputs, self.body.outputs
 
@@ -442,6 +426,11 @@ class TracedProgram:
     def ops(self) -> Iterator[TracedOp]:
         """All operations, in their order; those in loops and branches follow the loop or branch."""
         return _in_order(self.body)
+
+    @property
+    def consts(self) -> list[Value]:
+        """Arrays that the program holds."""
+        return list(self._consts.values())
 
     def find(self, *names: str) -> Iterator[TracedOp]:
         """Operations of these names, without those of reverse-mode derivatives."""
@@ -496,10 +485,7 @@ class TracedProgram:
 
     def _const(self, variable: Any, const: Any) -> Value:
         """One value for each array, however many inner programs hold it."""
-        if id(const) not in self._known_consts:
-            self._known_consts[id(const)] = Value(variable.aval, self.bodies[0], const=const)
-            self.consts.append(self._known_consts[id(const)])
-        return self._known_consts[id(const)]
+        return self._consts.setdefault(id(const), Value(variable.aval, self.bodies[0], const=const))
 
 
 def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], int, int | None]]:

@@ -175,10 +175,13 @@ def frames_of(equation: Any) -> list[Any]:
 
 def user_line(equation: Any) -> str:
     """file:line of the innermost frame that is neither JAX's nor Python's; empty where it is not told."""
-    for frame in takewhile(lambda frame: not frame.file_name.startswith(_END), frames_of(equation)):
-        if _is_users(frame.file_name):
-            return _place(frame)
-    return ""
+    frames = takewhile(lambda frame: not frame.file_name.startswith(_END), frames_of(equation))
+    # An installed package can be the user's own, too, and so can a benchax workload.
+    files = ((frame, frame.file_name) for frame in frames)
+    return next(
+        (_place(frame) for frame, file in files if not is_generated(file) and owner_of(file) not in ("jax", "python")),
+        "",
+    )
 
 
 def own_line(equation: Any) -> str:
@@ -252,12 +255,6 @@ def _place(frame: Any) -> str:
 
 def _is_own(file: str) -> bool:
     return not is_generated(file) and owner_of(file) == "user"
-
-
-def _is_users(file: str) -> bool:
-    """Returns whether a file is the user's own. An installed package can be the user's own, too, and so can a benchax
-    workload."""
-    return not is_generated(file) and owner_of(file) not in ("jax", "python")
 
 
 def scope_of(equation: Any) -> str:

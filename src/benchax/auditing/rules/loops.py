@@ -38,7 +38,7 @@ from benchax.auditing.syntax import (
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.measuring import program as programs
-from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, Value
+from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, Value, list_ahead
 from benchax.program.jaxpr import equations, every_equation, nested_in, open_program, scope_of
 from benchax.results.audit import Where
 from benchax.source_files import owner_of
@@ -451,7 +451,7 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
         if op.equation.effects or body.carries:
             continue
         # XLA hoists work that is the same for all items out of the loop.
-        varying = {value for given in body.inputs[body.constants :] for value in given.ahead()}
+        varying = list_ahead(body.inputs[body.constants :])
         each = [one for one in body.ops if varying.intersection(one.reads)]
         products = [one.work for one in each if one.name == "dot_general"]
         # Nested loops and branches, factorizations and sorts are no cheaper for a batch.

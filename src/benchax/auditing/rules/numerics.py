@@ -22,7 +22,7 @@ from benchax.auditing.rule import (
     rule,
 )
 from benchax.auditing.rules.waste import FEW_USED, used_ends
-from benchax.program.index import MOVES, TAKES, Body, TracedOp, Value, identity_axes, root_of
+from benchax.program.index import MOVES, TAKES, Body, TracedOp, Value, identity_axes, list_ahead, root_of
 from benchax.program.jaxpr import is_users_own, names, nested_in
 from benchax.units import count, percent, size
 
@@ -527,7 +527,7 @@ def recomputed_prefix(e: Evidence) -> Iterator[Match]:
     for body in (body for body in e.program.bodies if body.is_loop):
         counters = {v for v in body.inputs[body.constants :] if not v.shape and v.is_of(jnp.integer)}
         for taken, length in _written(body, counters):
-            depending = taken.ahead()
+            depending = list_ahead([taken])
             for op in body.ops:
                 whole = op.reads[0] if op.name in ("dynamic_slice", "gather") else None
                 if whole is None or whole not in depending or not _depends(op.reads[1:], counters):

@@ -21,7 +21,7 @@ from benchax.experiments.variant import scientific
 from benchax.experiments.variants import VARIANTS
 from benchax.grouping import group_by
 from benchax.model import find_why
-from benchax.program.index import CONVERTS, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value
+from benchax.program.index import CONVERTS, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value, list_ahead
 from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
 from benchax.results.audit import Where
 from benchax.units import count, plural, size
@@ -55,7 +55,7 @@ def low_sums(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
 def _added(returned: Value, carry: Value) -> tuple[float, TracedOp] | None:
     """(how many terms are added to a carry, the last addition). None if anything else is done to it. The terms must
     come from elsewhere; a step of an optimizer is made of the carry."""
-    depending = carry.ahead()
+    depending = list_ahead([carry])
 
     @cache
     def behind(value: Value) -> tuple[float, TracedOp | None] | None:
