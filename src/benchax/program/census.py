@@ -129,17 +129,14 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
 def counted_body(module: Module) -> Computation | None:
     """Returns the body of the outermost loop of the entry whose trip count is an operand. If there are several, it
     returns the most expensive."""
-    if module.entry is None:
-        return None
-    entry = module.entry.instructions
     # XLA:CPU wraps a small loop in a call.
-    called = [inside for each in entry if each.opcode == "call" for _, inside in module.called_computations(each)]
-    outermost = [*entry, *(each for inside in called for each in inside.instructions)]
-    loops = [each for each in outermost if each.opcode == "while" and trip_count(each) is None]
-    worth = {
-        body: sum(price(name) * n for name, n in take_census(module, body).items()) for body in _bodies(module, loops)
-    }
-    return max(worth, key=lambda body: worth[body], default=None)
+    outermost = module.walk(lambda holder, _: holder.opcode == "call")
+    loops = [each.one for each in outermost if each.one.opcode == "while" and trip_count(each.one) is None]
+
+    def worth(body: Computation) -> float:
+        return sum(price(name) * amount for name, amount in take_census(module, body).items())
+
+    return max(_bodies(module, loops), key=worth, default=None)
 
 
 def describe_missing(difference: ProgramDifference) -> str:

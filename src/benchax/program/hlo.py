@@ -52,6 +52,10 @@ CALLS = (
     "update_computation",
 )
 
+HOLDERS = ("fusion", "while", "conditional", "call", "async-start")
+"""Opcodes of instructions that other instructions run inside of."""
+BRANCHES = ("branch_computations", "true_computation", "false_computation")
+
 # Unoptimized programs are printed without the parameters of their computations.
 _OPENS = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*)?\{\s*$")
 _KEY = re.compile(r"\s*,?\s*([\w.\-]+)=")
@@ -156,9 +160,12 @@ class Module:
     def loops(self) -> dict[str, Loop]:
         """Every `while` that the entry computation reaches, each once by name, outer ones before those inside them."""
         found: dict[str, Loop] = {}
-        if self.entry is not None:
-            for loop in _find_loops(self, self.entry, None):
-                found.setdefault(loop.name, loop)
+        for visit in self.walk():
+            if visit.one.opcode == "while" and visit.one.name not in found:
+                around = (name for name in reversed(visit.path) if self.by_name[name].opcode == "while")
+                trips = trip_count(visit.one)
+                origin = UNKNOWN_TRIPS if trips is None else "known_trip_count of the program"
+                found[visit.one.name] = Loop(visit.one.name, trips, origin, op_name(visit.one), next(around, None))
         return found
 
     @cached_property
@@ -211,6 +218,46 @@ class Module:
             (key, computation, trips if trips is None else trips + (key == "condition"))
             for key, computation in self.called_computations(instruction)
         ]
+
+    def walk(self, enters: Callable[[Instruction, Computation], bool] = lambda one, where: True) -> Iterator[Visit]:
+        """Yields every instruction where it runs, each before the instructions inside of it.
+
+        Args:
+            enters: whether to go into a computation that an instruction runs.
+        """
+        waiting = [Visit(one, self.entry) for one in reversed(self.entry.instructions)] if self.entry else []
+        while waiting:
+            visit = waiting.pop()
+            yield visit
+            waiting += [one for one in reversed(self._inside(visit)) if enters(visit.one, one.where)]
+
+    def _inside(self, visit: Visit) -> list[Visit]:
+        runs = self.runs(visit.one) if visit.one.opcode in HOLDERS else []
+        branches = [where for key, where, _ in runs if key in BRANCHES]
+        path, is_fused = (*visit.path, visit.one.name), visit.is_fused or visit.one.opcode == "fusion"
+        found: list[Visit] = []
+        for key, where, n in runs:
+            branch = f"branch {branches.index(where)}" if where in branches else ""
+            part, times = key if visit.one.opcode == "while" else branch, visit.times * (1 if n is None else n)
+            is_counted = visit.is_counted and n is not None
+            found += [Visit(one, where, path, part, times, is_counted, is_fused) for one in where.instructions]
+        return found
+
+
+class Visit(NamedTuple):
+    """An instruction where it runs."""
+
+    one: Instruction
+    where: Computation
+    path: tuple[str, ...] = ()
+    """The names of the instructions that it runs inside of, outermost first."""
+    part: str = ""
+    """The part of the innermost one of these: body, condition, branch 0."""
+    times: int = 1
+    """Runs in a call; a loop whose trip count is unknown counts once."""
+    is_counted: bool = True
+    """Are all these trip counts known?"""
+    is_fused: bool = False
 
 
 def parse(text: str | Module) -> Module:
@@ -420,6 +467,7 @@ def _read_frames(hlo_text: str) -> dict[str, tuple[str, str]]:
 # ---- loops ------------------------------------------------------------------------------------------------------
 
 
+UNKNOWN_TRIPS = "its trip count is not in the text of the program"
 _KNOWN_TRIPS = re.compile(r'"?known_trip_count"?:\s*\{\s*"?n"?:\s*"?(\d+)"?')
 
 
@@ -427,17 +475,6 @@ def trip_count(loop: Instruction) -> int | None:
     """Returns the trip count that XLA has proved. None: XLA hasn't, so the program decides that while it runs."""
     known = _KNOWN_TRIPS.search(attributes(loop).get("backend_config", ""))
     return int(known[1]) if known else None
-
-
-def _find_loops(module: Module, computation: Computation, inside: str | None) -> Iterator[Loop]:
-    for each in computation.instructions:
-        is_loop = each.opcode == "while"
-        if is_loop:
-            trips = trip_count(each)
-            origin = "its trip count is not in the text" if trips is None else "known_trip_count"
-            yield Loop(each.name, trips, f"{origin} of the program", op_name(each), inside)
-        for _, called in module.called_computations(each):
-            yield from _find_loops(module, called, each.name if is_loop else inside)
 
 
 # ---- single facts -----------------------------------------------------------------------------------------------

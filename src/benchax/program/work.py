@@ -34,14 +34,13 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
 from benchax.program import hlo
-from benchax.program.hlo import Computation, Instruction, Module, shape_bytes
+from benchax.program.hlo import HOLDERS, Computation, Instruction, Module, Visit, shape_bytes
 from benchax.results.inspection import Collective, Collectives, Counts, HloOperation, HloOperations, LineWork
 from benchax.units import count as counted_text
 from benchax.units import plural
@@ -357,9 +356,8 @@ class Adder:
         runs = self.module.runs(one)
         work = _add_up(scale(self.computation(inside), 1 if n is None else n) for _, inside, n in runs)
         if hlo.trip_count(one) is None:
-            loop = self.module.loops[one.name]
-            where = f" ({loop.op_name})" if loop.op_name else ""
-            self.restrictions[f"the body of the loop {loop.name}{where} is counted once: {loop.trips_from}"] = None
+            where = f" ({hlo.op_name(one)})" if hlo.op_name(one) else ""
+            self.restrictions[f"the body of the loop {one.name}{where} is counted once: {hlo.UNKNOWN_TRIPS}"] = None
             work[UNKNOWN_LOOP] += 1
         return work
 
@@ -472,37 +470,6 @@ def _most_first(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 # ---- by line, and one by one ------------------------------------------------------------------------------------
 
-HOLDERS = ("fusion", "while", "conditional", *CALLS)
-"""Opcodes of instructions that other instructions run inside of."""
-BRANCHES = ("branch_computations", "true_computation", "false_computation")
-
-
-class _Visit(NamedTuple):
-    """A computation where it runs."""
-
-    where: Computation
-    inside: int | None = None
-    """The number of the operation that runs it."""
-    part: str = ""
-    times: float = 1.0
-    is_fused: bool = False
-
-    @property
-    def working(self) -> list[Instruction]:
-        return [each for each in self.where.instructions if each.opcode not in FREE]
-
-    def held(self, module: Module, one: Instruction, number: int) -> list[_Visit]:
-        """The computations that run inside of an instruction of it."""
-        runs = module.runs(one) if one.opcode in HOLDERS else []
-        branches = [inside for key, inside, _ in runs if key in BRANCHES]
-        is_fused = self.is_fused or one.opcode == "fusion"
-        found: list[_Visit] = []
-        for key, inside, n in runs:
-            title = f"branch {branches.index(inside)}" if inside in branches else ""
-            times = self.times * (1 if n is None else n)
-            found.append(_Visit(inside, number, key if one.opcode == "while" else title, times, is_fused))
-        return found
-
 
 def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     """Returns the work by the user's lines and named scopes, most operations first, or None if the text has no entry
@@ -517,26 +484,29 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     """
     if module.entry is None:
         return None
-    adder, waiting = Adder(module), [_Visit(module.entry)]
+    adder = Adder(module)
+
+    def counts_here(holder: Instruction, where: Computation) -> bool:
+        """Of branches, the one with most operations counts, if it has the maximum of everything; `counts` takes each
+        maximum."""
+        branches = [inside for _, inside in module.called_computations(holder)]
+        most = max(branches, key=lambda branch: amounts(adder.computation(branch)))
+        return holder.opcode != "conditional" or where is most
+
     rows: dict[tuple[str, str], Work] = {}
     kernels: dict[tuple[str, str], float | None] = {}
-    for visit in waiting:
-        for one in visit.working:
-            held = visit.held(module, one, 0)
-            # Count the branch with most operations if one branch has the maximum of everything; `counts` takes each
-            # maximum.
-            most = max(held, key=lambda branch: amounts(adder.computation(branch.where)), default=None)
-            waiting += [most] if most is not None and one.opcode == "conditional" else held
-            if one.opcode in HOLDERS and one.opcode != "fusion":
-                continue
-            work = scale(adder.instruction(visit.where, one, visit.is_fused), visit.times)
-            key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
-            # The operations of a fusion belong to their own lines, and its kernel to the fusion's line.
-            own = Work({BYTES: work[BYTES]}) if one.opcode == "fusion" else work
-            rows.setdefault(key, Work()).update(own)
-            before = kernels.setdefault(key, 0.0)
-            kernel = 0.0 if visit.is_fused else work[FLOPS]
-            kernels[key] = None if before is None or is_opaque(one) else before + kernel
+    for visit in module.walk(counts_here):
+        one = visit.one
+        if one.opcode in FREE or (one.opcode in HOLDERS and one.opcode != "fusion"):
+            continue
+        work = scale(adder.instruction(visit.where, one, visit.is_fused), visit.times)
+        key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
+        # The operations of a fusion belong to their own lines, and its kernel to the fusion's line.
+        own = Work({BYTES: work[BYTES]}) if one.opcode == "fusion" else work
+        rows.setdefault(key, Work()).update(own)
+        before = kernels.setdefault(key, 0.0)
+        kernel = 0.0 if visit.is_fused else work[FLOPS]
+        kernels[key] = None if before is None or is_opaque(one) else before + kernel
     found = [LineWork(*key, *amounts(work), kernels[key]) for key, work in rows.items() if any(amounts(work))]
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
 
@@ -557,32 +527,35 @@ def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | N
     """
     if module.entry is None:
         return None
-    adder, waiting = Adder(module), [_Visit(module.entry)]
-    found, left_out = list[HloOperation](), 0
-    for visit in waiting:  # level by level, so that a limit omits the deepest operations
-        taken = visit.working[: max(most - len(found), 0)]
-        left_out += len(visit.working) - len(taken)
-        numbers = {each.name: number for number, each in enumerate(taken, len(found))}
-        read_by = visit.where.sources(lambda one: one.opcode in FREE)
-        for one in taken:
-            done = amounts(scale(adder.instruction(visit.where, one, visit.is_fused), visit.times))
-            inside = (each for where in module.inside(one) for each in where.instructions)
-            is_hole = is_opaque(one) or any(map(is_opaque, inside))
-            operation = HloOperation(
-                one.name,
-                hlo.custom_call_target(one) or one.opcode,
-                one.shape,
-                module.user_line(one),
-                hlo.scope_of(hlo.op_name(one)),
-                visit.inside,
-                visit.part,
-                *((None, None, None) if is_hole else done),
-                _describe(adder, one),
-                tuple(numbers[name] for name in read_by[one.name] if name in numbers),
-            )
-            found.append(operation)
-            waiting += visit.held(module, one, numbers[one.name])
-    return HloOperations(tuple(found), left_out)
+    adder = Adder(module)
+    sources = {each.name: each.sources(lambda one: one.opcode in FREE) for each in module.computations.values()}
+    # Level by level, so that a limit omits the deepest operations.
+    working = sorted((each for each in module.walk() if each.one.opcode not in FREE), key=lambda each: len(each.path))
+    numbers: dict[tuple[str, ...], int] = {
+        (*each.path, each.one.name): number for number, each in enumerate(working[:most])
+    }
+    # A sum with a hole in it is not a count, and neither is the sum of what is around it.
+    opaque = [(*each.path, each.one.name) for each in working if is_opaque(each.one)]
+    holes = {path[:depth] for path in opaque for depth in range(1, len(path) + 1)}
+    found: list[HloOperation] = []
+    for visit in working[:most]:
+        one = visit.one
+        done = amounts(scale(adder.instruction(visit.where, one, visit.is_fused), visit.times))
+        read = [(*visit.path, name) for name in sources[visit.where.name][one.name]]
+        operation = HloOperation(
+            one.name,
+            hlo.custom_call_target(one) or one.opcode,
+            one.shape,
+            module.user_line(one),
+            hlo.scope_of(hlo.op_name(one)),
+            numbers.get(visit.path),
+            visit.part,
+            *((None, None, None) if (*visit.path, one.name) in holes else done),
+            _describe(adder, one),
+            tuple(numbers[maker] for maker in read if maker in numbers),
+        )
+        found.append(operation)
+    return HloOperations(tuple(found), len(working) - len(found))
 
 
 def _describe(adder: Adder, one: Instruction) -> str:
@@ -590,8 +563,8 @@ def _describe(adder: Adder, one: Instruction) -> str:
     if is_opaque(one):
         return OPAQUE
     if one.opcode == "while":
-        loop = adder.module.loops[one.name]
-        return f"counted once: {loop.trips_from}" if loop.trips is None else plural(loop.trips, "iteration")
+        trips = hlo.trip_count(one)
+        return f"counted once: {hlo.UNKNOWN_TRIPS}" if trips is None else plural(trips, "iteration")
     return "the most that any branch does" if one.opcode == "conditional" and adder.differ(one) else ""
 
 
@@ -626,7 +599,8 @@ def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType(
     """
     partitions = _number(_PARTITIONS, module.header)
     devices = partitions * _number(_REPLICAS, module.header)
-    found = _find_collectives(module, module.entry, 1, devices) if module.entry else iter(())
+    kinds = ((visit, visit.one.opcode.removesuffix(_START)) for visit in module.walk())
+    found = (_collective(visit, kind, devices) for visit, kind in kinds if kind in OPCODES)
     told = tuple(shardings.items()) if devices > 1 else ()
     return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
 
@@ -642,32 +616,17 @@ def _number(pattern: re.Pattern[str], header: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _find_collectives(
-    module: Module, computation: Computation, trips: int | None, devices: int
-) -> Iterator[Collective]:
-    for each in computation.instructions:
-        kind = each.opcode.removesuffix(_START)
-        if kind in OPCODES:
-            yield _collective(computation, each, kind, trips, devices)
-            continue  # what it applies is its arithmetic
-        for _, called, n in module.runs(each):
-            times = None if trips is None or n is None else trips * n
-            yield from _find_collectives(module, called, times, devices)
-
-
-def _collective(
-    computation: Computation, instruction: Instruction, kind: str, trips: int | None, devices: int
-) -> Collective:
-    attributes = hlo.attributes(instruction)
+def _collective(visit: Visit, kind: str, devices: int) -> Collective:
+    attributes = hlo.attributes(visit.one)
     groups = attributes.get("replica_groups") or attributes.get("source_target_pairs") or ""
     return Collective(
         opcode=kind,
-        name=instruction.name,
-        size_bytes=hlo.shape_bytes(_result(computation, instruction).shape),
+        name=visit.one.name,
+        size_bytes=hlo.shape_bytes(_result(visit.where, visit.one).shape),
         groups=groups,
         group_size=_group_size(attributes.get("replica_groups"), devices),
-        trips=trips,
-        op_name=hlo.op_name(instruction),
+        trips=visit.times if visit.is_counted else None,
+        op_name=hlo.op_name(visit.one),
     )
 
 
