@@ -18,12 +18,13 @@ import hashlib
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
+from benchax.grouping import reach
 from benchax.results.inspection import Loop
 from benchax.source_files import is_library, is_runner
 
@@ -58,7 +59,7 @@ BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 # Unoptimized programs are printed without the parameters of their computations.
 _OPENS = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*)?\{\s*$")
-_KEY = re.compile(r"\s*,?\s*([\w.\-]+)=")
+_ENTRY = re.compile(r"\s*([\w.\-]+)=(.*)", re.DOTALL)
 _NAME = re.compile(r"%?([\w.\-]+)")
 _REFERENCE = re.compile(r"%([\w.\-]+)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -201,14 +202,11 @@ class Module:
 
     def inside(self, *instructions: Instruction) -> list[Computation]:
         """The computations that run inside of these, at any depth, each once."""
-        found: dict[str, Computation] = {}
-        todo = [*instructions]
-        while todo:
-            for _, called in self.called_computations(todo.pop()):
-                if called.name not in found:
-                    found[called.name] = called
-                    todo += called.instructions
-        return list(found.values())
+
+        def called(each: Iterable[Instruction]) -> list[Computation]:
+            return [computation for one in each for _, computation in self.called_computations(one)]
+
+        return list(reach(called(instructions), lambda computation: called(computation.instructions)))
 
     def runs(self, instruction: Instruction) -> list[tuple[str, Computation, int | None]]:
         """The same with how often each runs whenever the instruction does; None if the program decides that as it
@@ -321,26 +319,20 @@ def attributes(instruction: Instruction) -> dict[str, str]:
 @lru_cache(4096)  # several questions are asked of each instruction
 def split_entries(text: str) -> tuple[tuple[str, str], ...]:
     """(key, value) of `, a=b, c={d, e="f}"}`: cut at commas outside of brackets and quotes."""
-    found: list[tuple[str, str]] = []
-    at = 0
-    while key := _KEY.match(text, at):
-        end = _end_of_value(text, key.end())
-        found.append((key[1], text[key.end() : end].strip()))
-        at = end
-    return tuple(found)
+    pieces: list[str] = []
+    start = depth = 0
+    for stop in _STOPS.finditer(text):
+        depth += (stop[0] in _OPENING) - (stop[0] in _CLOSING)
+        if stop[0] == "," and depth <= 0:
+            pieces.append(text[start : stop.start()])
+            start, depth = stop.end(), 0
+    entries = map(_ENTRY.fullmatch, (*pieces, text[start:]))
+    return tuple((entry[1], entry[2].strip()) for entry in entries if entry)
 
 
-def _end_of_value(text: str, start: int) -> int:
-    depth = 0
-    for stop in _STOPS.finditer(text, start):
-        found = stop[0]
-        if found in _OPENING:
-            depth += 1
-        elif found in _CLOSING:
-            depth -= 1
-        elif found == "," and depth <= 0:
-            return stop.start()
-    return len(text)
+def header_entries(text: str) -> dict[str, str]:
+    """The attributes of a module, from its first line."""
+    return dict(split_entries(text.partition("\n")[0].partition(",")[2]))
 
 
 def named_in(key: str, value: str) -> list[str]:
@@ -499,12 +491,7 @@ def output_aliases(text: str) -> list[tuple[int, int]]:
 
     From `input_output_alias` in the header: what the compiler did, where `compiled.args_info` says what was asked.
     """
-    key = "input_output_alias="
-    header = text.partition("\n")[0]
-    start = header.find(key)
-    if start < 0:
-        return []
-    entries, _ = _split_bracket(header[start + len(key) :])
+    entries = header_entries(text).get("input_output_alias", "")
     # The place of an output is a path into nested tuples. JAX returns flat ones, and a single result has the path {}.
     return [(int(output.split(",")[0] or 0), int(parameter)) for output, parameter in _ALIAS.findall(entries)]
 
@@ -555,15 +542,7 @@ def entry_uses_parameters(text: str) -> bool | None:
     entry = parse(_entry(text)).entry
     if entry is None or entry.root is None:
         return None
-    todo, seen = [entry.root], set[str]()
-    while todo:
-        instruction = todo.pop()
-        if instruction.opcode == "parameter":
-            return True
-        if instruction.name not in seen:
-            seen.add(instruction.name)
-            todo += entry.operands(instruction)
-    return False
+    return any(one.opcode == "parameter" for one in reach([entry.root], entry.operands))
 
 
 def _entry(text: str) -> str:
@@ -639,8 +618,7 @@ def _sha256(text: str) -> str:
 
 
 def _header(header: str) -> str:
-    _, _, rest = header.partition(",")
-    return _join("HloModule", [f"{key}={_clean(key, value)}" for key, value in split_entries(rest)])
+    return _join("HloModule", [f"{key}={_clean(key, value)}" for key, value in header_entries(header).items()])
 
 
 def _join(start: str, attributes: list[str]) -> str:

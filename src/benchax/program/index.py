@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.grouping import reach
 from benchax.program import arguments
 from benchax.program.jaxpr import (
     INLINED,
@@ -203,17 +204,6 @@ def list_ahead(values: Iterable[Value]) -> set[Value]:
         return [*value.inner, *inside, *(one for op in value.readers for one in op.makes)]
 
     return set(reach(values, after))
-
-
-def reach(starts: Iterable[Value], following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
-    """These values and all that follow them, each once."""
-    seen, waiting = set[Value](), [*starts]
-    while waiting:
-        value = waiting.pop()
-        if value not in seen:
-            seen.add(value)
-            yield value
-            waiting += following(value)
 
 
 MOST_DEPTH = 8

@@ -487,8 +487,8 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     adder = Adder(module)
 
     def counts_here(holder: Instruction, where: Computation) -> bool:
-        """Of branches, the one with most operations counts, if it has the maximum of everything; `counts` takes each
-        maximum."""
+        """The branch with most operations counts. The sums agree with those of `counts`, which takes each maximum, if
+        one branch has all of them."""
         branches = [inside for _, inside in module.called_computations(holder)]
         most = max(branches, key=lambda branch: amounts(adder.computation(branch)))
         return holder.opcode != "conditional" or where is most
@@ -584,8 +584,6 @@ OPCODES = (
     "reduce-scatter",
 )
 _START = "-start"
-_PARTITIONS = re.compile(r"\bnum_partitions=(\d+)")
-_REPLICAS = re.compile(r"\breplica_count=(\d+)")
 _LISTED = re.compile(r"\{([\d,\s]+)\}")
 _MESH = re.compile(r"mesh\[(?P<sizes>[^\]]*)\]\s*\{(?P<axes>[^}]*)\}")
 _AXIS = re.compile(r"'([^']*)'(?:\s*=\s*(\d+))?")
@@ -597,23 +595,18 @@ def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType(
     Args:
         shardings: of inputs and outputs, by path; told of programs on several devices.
     """
-    partitions = _number(_PARTITIONS, module.header)
-    devices = partitions * _number(_REPLICAS, module.header)
+    devices = count_devices(module.header)
     kinds = ((visit, visit.one.opcode.removesuffix(_START)) for visit in module.walk())
     found = (_collective(visit, kind, devices) for visit, kind in kinds if kind in OPCODES)
     told = tuple(shardings.items()) if devices > 1 else ()
+    partitions = int(hlo.header_entries(module.header).get("num_partitions", 1))
     return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
 
 
 def count_devices(text: str) -> int:
     """On how many devices the optimised program runs, as its first line says; 1 where that does not say."""
-    header = text.partition("\n")[0]
-    return _number(_PARTITIONS, header) * _number(_REPLICAS, header)
-
-
-def _number(pattern: re.Pattern[str], header: str) -> int:
-    found = pattern.search(header)
-    return int(found[1]) if found else 1
+    entries = hlo.header_entries(text)
+    return int(entries.get("num_partitions", 1)) * int(entries.get("replica_count", 1))
 
 
 def _collective(visit: Visit, kind: str, devices: int) -> Collective:

@@ -17,6 +17,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import Place, named_at, where_of
 from benchax.errors import NotMeasured
+from benchax.grouping import reach
 from benchax.program.index import (
     ELEMENTWISE,
     FORWARD,
@@ -26,7 +27,6 @@ from benchax.program.index import (
     TracedProgram,
     Value,
     identity_axes,
-    reach,
 )
 from benchax.program.jaxpr import is_users_own, names, own_line
 from benchax.units import count, number, percent, size
