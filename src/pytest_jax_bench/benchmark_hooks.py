@@ -127,10 +127,7 @@ class BenchmarkStats:
         return getattr(self if key in (*NAMES, "iterations", "stats") else self.stats, key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except AttributeError:
-            return default
+        return getattr(self if key in (*NAMES, "iterations", "stats") else self.stats, key, default)
 
     def __getattr__(self, name: str) -> Any:
         if name in NAMES:

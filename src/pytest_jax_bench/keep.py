@@ -77,18 +77,10 @@ def _save(call: MeasureCall, measured: StepResults, csv: Path, row: dict[str, An
 
 COMMIT_DIGITS = 7
 UNKNOWN = "unknown"
-KEPT = "kept-program"
-"""The code of a function that compiles nothing, because JAX kept the program."""
 KEPT_NOTE = (
     "JAX kept the compiled program, so this is the time to look it up. benchmark.compilation(f, x) times each build. "
     "The Compile column of benchmark(f, x) shows one"
 )
-NO_COMMIT = "no-commit"
-"""The code of a repository that git says nothing about."""
-BLIND = "no-dispatches"
-"""The code of a function whose jitted calls this JAX does not report."""
-BUSY = "busy"
-"""The code of the remark that other processes used the machine."""
 
 
 def keep_measurement(
@@ -111,7 +103,6 @@ def keep_measurement(
             row = csv_files.append(
                 context.csv, row, nodeid=context.nodeid, backend=device.platform, device=device.device_kind
             )
-        with measure.warnings_into(notes):
             old = baseline.find_reference(row, context.csv, context.settings)
         verdicts = baseline.judge_metrics(old, row) if old else {}
         notes += save_if_wanted(call, measured, overrides, context, row)
@@ -280,14 +271,15 @@ def _doubtful(measured: StepResults) -> list[Remark]:
 
 
 def _codes(measured: StepResults, folder: Path | None) -> list[str]:
-    """Returns the codes of the remarks that a summary has words for: those that cast doubt, and whether the machine was
-    busy."""
+    """Returns the codes that `table.DOUBTS` and `session_summary.SAID_ONCE` have words for."""
     found = [r.code for r in _doubtful(measured)]
-    found += [r.code for m in measured.rows for r in m.remarks if r.code == BUSY]
+    found += [r.code for m in measured.rows for r in m.remarks if r.code == "busy"]
+    # Git says nothing about the repository.
     if folder and measured.rows and measured.rows[0].environment.commit is None and shutil.which("git"):
-        found += [NO_COMMIT] if any((each / ".git").exists() for each in (folder, *folder.parents)) else []
+        found += ["no-commit"] if any((each / ".git").exists() for each in (folder, *folder.parents)) else []
     if observed := measured.observed:
-        found += [BLIND] * observed.is_blind + [KEPT] * bool(observed.is_lookup)
+        # This JAX reports no jitted calls; JAX kept the program, so that nothing was compiled.
+        found += ["no-dispatches"] * observed.is_blind + ["kept-program"] * bool(observed.is_lookup)
     return list(dict.fromkeys(found))
 
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop", "device")
 OUTPUT_DIR = ".benchmarks"
-MARKER = "ptjb"
-MARKERS = (MARKER, "benchax")
+MARKERS = ("ptjb", "benchax")
 """Both spellings mean the same, and may stand on one test."""
 
 

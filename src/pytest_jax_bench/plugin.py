@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 ATTRIBUTE = "ptjb"
 """The attribute of a report that holds the records as JSON."""
-UNFORKED = "unforked"
-"""The code of a measurement without the fork that was asked for."""
 
 MARKER_LINE = (
     "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
@@ -139,7 +137,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if records := item.stash.get(MEASURED, []):
         if asks_for_fork(item) and not is_fork:
             for record in records:
-                record["codes"].append(UNFORKED)
+                record["codes"].append("unforked")
         # `benchmark.extra_info` can hold any object.
         setattr(report, ATTRIBUTE, json.dumps(records, default=lambda value: f"UNSERIALIZABLE[{value!r}]"))
         # Setup, call, and teardown have a report each, and a record travels with one of them.
