@@ -169,7 +169,7 @@ class JaxBench:
         with self.context.lock():
             measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
             try:
-                res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+                res = keep.keep_measurement(measured, write=write)
             except (StoreError, FormatError) as error:  # hides the frames that read the file
                 raise error.with_traceback(None) from None
         # The row of a failed function is kept first, and says how it ended.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -26,7 +27,7 @@ from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
 from pytest_jax_bench.data import BenchData
-from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds, StepResults
+from pytest_jax_bench.measure import MeasureCall, StepResults
 
 if TYPE_CHECKING:
     from pytest_jax_bench import fail_slower
@@ -39,25 +40,24 @@ if TYPE_CHECKING:
 _READABLE_TAG = re.compile(r"[a-z0-9_][a-z0-9_.=-]{0,39}")
 
 
-def save_if_wanted(
-    call: MeasureCall, measured: StepResults, overrides: Overrides, context: BenchContext, row: dict[str, Any]
-) -> list[str]:
+def _save_graph(measured: StepResults, row: dict[str, Any]) -> list[str]:
     """Notes, most often none."""
-    wanted = context.choose("save_graph", overrides.save_graph)
+    call, context = measured.call, measured.context
+    wanted = context.choose("save_graph", measured.overrides.save_graph)
     if not wanted or measured.jit is None or measured.error is not None or context.csv is None:
         return []
     try:
-        _save(call, measured, context.csv, row, f"{context.nodeid} {call.tag}")
+        _draw_graph(call, measured.heard, context.csv, row, f"{context.nodeid} {call.tag}")
     except Exception as error:  # whatever it is: the row is there, and a picture is no reason to fail
         return [f"the graph was not saved ({reason_of(error)})"]
     return []
 
 
-def _save(call: MeasureCall, measured: StepResults, csv: Path, row: dict[str, Any], title: str) -> None:
+def _draw_graph(call: MeasureCall, heard: Mapping[str, Any], csv: Path, row: dict[str, Any], title: str) -> None:
     """Writes `main-3-base.svg` (file, run, tag), unless the last graph of this tag shows the same program."""
     from benchax.program import graph
 
-    lowered, hlo = measured.heard.get("lowered"), measured.heard.get("hlo")
+    lowered, hlo = heard.get("lowered"), heard.get("hlo")
     if not hlo:  # another process compiled it
         fn: Any = call.fn_jit if hasattr(call.fn_jit, "lower") else jax.jit(call.fn_jit)  # pyright: ignore
         lowered = fn.lower(*call.args, **call.kwargs)
@@ -83,17 +83,9 @@ KEPT_NOTE = (
 )
 
 
-def keep_measurement(
-    call: MeasureCall,
-    measured: StepResults,
-    rounds: Rounds,
-    overrides: Overrides,
-    context: BenchContext,
-    *,
-    write: bool,
-) -> BenchData:
+def keep_measurement(measured: StepResults, *, write: bool) -> BenchData:
     """Raises `StoreError` where the CSV file cannot be written."""
-    row = _make_row(call, measured, rounds, context)
+    row, context = _make_row(measured), measured.context
     notes = [text for text in (*measured.notes, _doubts(measured), *_other_timers(measured)) if text]
     notes += [KEPT_NOTE] if measured.observed and measured.observed.is_lookup else []
     # One process of a JAX cluster writes: all of them run the test.
@@ -104,15 +96,10 @@ def keep_measurement(
                 context.csv, row, nodeid=context.nodeid, backend=device.platform, device=device.device_kind
             )
             old = baseline.find_reference(row, context.csv, context.settings)
-        verdicts = baseline.judge_metrics(old, row) if old else {}
-        notes += save_if_wanted(call, measured, overrides, context, row)
-        gated = _run_gate(call, measured, context, old, row)
-        if gated and gated.verdict:
-            verdicts["jit"] = baseline.MetricVerdict(gated.verdict, gated.text, gated.change)
-        elif old:
-            verdicts = _judge(old, measured, verdicts, rounds, context)
+        notes += _save_graph(measured, row)
+        verdicts, gated = _compare(measured, old, row) if old else ({}, None)
         notes += gated.notes if gated else ()
-        context.keep(_make_record(call, row, old, verdicts, gated, notes, measured, context))
+        context.keep(_make_record(measured, row, old, verdicts, gated, notes))
     return BenchData(complete(row), measured.jit, measured.eager, context.nodeid, tuple(notes))
 
 
@@ -121,53 +108,47 @@ def make_unmeasured(call: MeasureCall, context: BenchContext) -> BenchData:
     return BenchData(complete({"tag": call.tag}), name=context.nodeid, notes=(note,))
 
 
-def _run_gate(
-    call: MeasureCall, measured: StepResults, context: BenchContext, old: dict[str, Any] | None, new: dict[str, Any]
-) -> fail_slower.GateResult | None:
-    """Returns None without a request, or if there is nothing to compare with."""
-    limits = context.settings.fail_slower
-    if limits is None or old is None or new["status"] != "ok":
-        return None
-    # Here, because comparing needs more than measuring does, and few sessions compare.
-    from pytest_jax_bench import fail_slower
+def _compare(
+    measured: StepResults, old: dict[str, Any], new: dict[str, Any]
+) -> tuple[dict[str, baseline.MetricVerdict], fail_slower.GateResult | None]:
+    """The verdict on each metric, and the result of --ptjb-fail-slower, if it was asked for.
 
-    case = None if call.fn_jit is None else measure.make_case_of(call, call.fn_jit, context, jit=True)
-    return fail_slower.check(old, new, measured.jit, case, limits)
+    Without it, the two programs decide on the run time, if they may run. Compiling the same program isn't slower or
+    faster either.
+    """
+    verdicts, settings = baseline.judge_metrics(old, new), measured.context.settings
+    # The imports are here, because comparing needs more than measuring does, and few sessions compare.
+    if settings.fail_slower:
+        if new["status"] != "ok":
+            return verdicts, None
+        from pytest_jax_bench import fail_slower
 
+        case = measure.make_case_of(measured.call, measured.context) if measured.call.fn_jit is not None else None
+        gated = fail_slower.check(old, new, measured.jit, case, settings.fail_slower)
+        if gated.verdict:
+            verdicts["jit"] = baseline.MetricVerdict(gated.verdict, gated.text, gated.change)
+        return verdicts, gated
+    is_left_out = settings.no_judge or measured.rounds.calls_per_round is not None or measured.error
+    if "jit" in verdicts and measured.jit is not None and not is_left_out:
+        from pytest_jax_bench import side_by_side
 
-def _judge(
-    old: dict[str, Any],
-    measured: StepResults,
-    known: dict[str, baseline.MetricVerdict],
-    rounds: Rounds,
-    context: BenchContext,
-) -> dict[str, baseline.MetricVerdict]:
-    """Lets the two programs decide on the run time, if they may run. Compiling the same program isn't slower or faster
-    either."""
-    is_left_out = context.settings.no_judge or context.settings.fail_slower or rounds.calls_per_round is not None
-    if "jit" not in known or is_left_out or measured.jit is None or measured.error:
-        return known
-    from pytest_jax_bench import side_by_side
-
-    judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"), known["jit"])
-    found = known | {"jit": judged}
-    if judged == side_by_side.SAME and "compile" in known and known["compile"].verdict != "unclear":
-        found["compile"] = judged
-    return found
+        judged = side_by_side.judge(old, measured.jit, measured.heard.get("leaves"), verdicts["jit"])
+        if judged == side_by_side.SAME and "compile" in verdicts and verdicts["compile"].verdict != "unclear":
+            verdicts["compile"] = judged
+        verdicts["jit"] = judged
+    return verdicts, None
 
 
 def _make_record(
-    call: MeasureCall,
+    measured: StepResults,
     row: dict[str, Any],
     old: dict[str, Any] | None,
     verdicts: dict[str, baseline.MetricVerdict],
     gated: fail_slower.GateResult | None,
     notes: list[str],
-    measured: StepResults,
-    context: BenchContext,
 ) -> dict[str, Any]:
     """Returns the data for the summary, in plain values, because the summary can be in another process."""
-    wanted = context.settings.benchmark
+    context, wanted = measured.context, measured.context.settings.benchmark
     is_exported = context.settings.json is not None or wanted.keeps_documents
     return {
         "nodeid": context.nodeid,
@@ -179,7 +160,7 @@ def _make_record(
         "gate": asdict(gated) if gated else None,
         "notes": notes,
         "codes": _codes(measured, context.folder),
-        "is_run": call.is_observed,
+        "is_run": measured.call.is_observed,
         "ranges": _ranges(measured, row["eager_peak_bytes"]),
         "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
@@ -194,8 +175,9 @@ def _pack_plots(context: BenchContext) -> dict[str, str]:
     return pack(context.marker, context.module)
 
 
-def _make_row(call: MeasureCall, measured: StepResults, rounds: Rounds, context: BenchContext) -> dict[str, Any]:
+def _make_row(measured: StepResults) -> dict[str, Any]:
     """All columns but `run_id` and `commit_run`, which depend on what the file holds. None: not measured."""
+    call, rounds, context = measured.call, measured.rounds, measured.context
     environment = measured.rows[0].environment if measured.rows else None
     failure = next((m.failure for m in measured.rows if m.failure is not None), None)
     jit, timed = measured.jit, measured.timed
@@ -267,7 +249,7 @@ def _doubts(measured: StepResults) -> str:
 def _doubtful(measured: StepResults) -> list[Remark]:
     # Where the compilation itself is timed, one is no doubt.
     found = [r for m in measured.rows for r in m.remarks if r.severity == "error"]
-    return [r for r in found if not (measured.is_build and r.code == "recompiled")]
+    return [r for r in found if not (measured.overrides.is_build and r.code == "recompiled")]
 
 
 def _codes(measured: StepResults, folder: Path | None) -> list[str]:

@@ -109,8 +109,12 @@ class Overrides:
 
 @dataclass
 class StepResults:
-    """The results of the steps, filled in step by step."""
+    """A request, and the results of its steps, filled in step by step."""
 
+    call: MeasureCall
+    rounds: Rounds
+    overrides: Overrides
+    context: BenchContext
     eager: Measurement | None = None
     jit: Measurement | None = None
     out: Any = None
@@ -124,7 +128,6 @@ class StepResults:
     notes: list[str] = field(default_factory=list[str])
     """The notes about storing the results."""
     observed: Observed | None = None
-    is_build: bool = False
 
     @property
     def timed(self) -> dict[str, Measurement]:
@@ -149,64 +152,42 @@ def run_steps(
     Raises:
         UsageError: an option that is not permitted. Errors of the functions are in the answer.
     """
-    measured = StepResults(is_build=overrides.is_build)
+    measured = StepResults(call, rounds, overrides, context)
+    # Each process of a JAX cluster runs the test, and one row is enough.
+    options = {"store": None if store and jax.process_index() == 0 else "off"}
     try:
-        _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
+        if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
+            _take_eager_step(measured, call.fn, options)
+        if call.fn_jit is not None and measured.error is None:
+            verify = "off" if measured.eager is None else "eager"
+            if rounds.jit_loops > 1:
+                options["timer"] = _choose_timer(measured) or INSIDE
+            measured.jit = _run(measured, call, rounds.jit_rounds, rounds.jit_warmup, options, verify)
     finally:
         _store(measured, context)
     return measured
 
 
-def _take_steps(
-    call: MeasureCall,
-    rounds: Rounds,
-    overrides: Overrides,
-    base: dict[str, Any],
-    context: BenchContext,
-    measured: StepResults,
-) -> None:
-    if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
-        fn = call.fn
-        if call.is_observed and can_be_observed(fn):
-            # The second call is a warm-up, or one that observes memory, unless the user asks for few calls.
-            is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
-            fn = measured.observed = Observed(fn, 1 if is_timed else 2)
-        # Observing memory takes two more calls.
-        options = base | {"timer": "wall", "verify": "off", "memory": rounds.calls_per_round is None}
-        options |= _sampling(rounds.eager_rounds, rounds.eager_warmup)
-        case = make_case_of(call, fn, context, jit=False)
-        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
-        measured.eager = _run(case, options, {}, context, measured)
-        _build_observed(call, base, context, measured)
-    if call.fn_jit is not None and measured.error is None:
-        case = make_case_of(call, call.fn_jit, context, jit=True)
-        reference = measured.out  # of the eager function
-        case = replace(
-            case,
-            reference=None if reference is None else lambda: reference,
-            calls=_exact_calls(rounds, rounds.jit_warmup, overrides),
-        )
-        defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
-        # The columns hold the compiler's plan, which needs no further run.
-        options = base | {"memory": False} | _sampling(rounds.jit_rounds, rounds.jit_warmup)
-        if rounds.jit_loops > 1:
-            options["timer"] = base["timer"] or INSIDE
-        measured.jit = _run(case, options, defaults, context, measured)
-
-
-def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchContext, measured: StepResults) -> None:
-    """Compiles the one jitted function that the observed one calls: its compile time, memory plan, and program."""
+def _take_eager_step(measured: StepResults, fn: Callable[..., Any], base: dict[str, Any]) -> None:
+    """Measures `fn`, and compiles the one jitted function that it calls, if it is observed: its compile time, memory
+    plan, and program."""
+    call, rounds = measured.call, measured.rounds
+    if call.is_observed and can_be_observed(fn):
+        # The second call is a warm-up, or one that observes memory, unless the user asks for few calls.
+        is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
+        fn = measured.observed = Observed(fn, 1 if is_timed else 2)
+    # Observing memory takes two more calls.
+    options = base | {"timer": "wall", "verify": "off", "memory": rounds.calls_per_round is None}
+    asked = replace(call, fn=fn, fn_jit=None)
+    measured.eager = _run(measured, asked, rounds.eager_rounds, rounds.eager_warmup, options)
     program = measured.observed and measured.observed.program
-    if program is None or measured.error is not None:
-        return
-    inner = replace(call, fn=None, fn_jit=program.fn, args=program.args, kwargs=program.kwargs)
-    options = base | {"memory": False} | _sampling(0, 0)
-    built = StepResults()
-    case = make_case_of(inner, program.fn, context, jit=True)
-    measured_program = _run(case, options, {"timer": "wall", "verify": "off"}, context, built)
-    if built.error is None:
-        measured.jit, measured.heard = measured_program, built.heard
-        measured.kept += built.kept
+    if program is not None and measured.error is None:
+        built = StepResults(call, Rounds(), measured.overrides, measured.context)
+        inner = replace(call, fn=None, fn_jit=program.fn, args=program.args, kwargs=program.kwargs)
+        row = _run(built, inner, 0, 0, base)
+        if built.error is None:
+            measured.jit, measured.heard = row, built.heard
+            measured.kept += built.kept
 
 
 def _store(measured: StepResults, context: BenchContext) -> None:
@@ -234,78 +215,78 @@ def warnings_into(notes: list[str]) -> Iterator[None]:
     notes += [str(warning.message) for warning in caught]
 
 
-def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str, Any]:
-    """Returns the options of both steps."""
-    timeout_s = context.choose("timeout_s", overrides.timeout_s)
+def _choose_timer(measured: StepResults) -> str | None:
+    overrides = measured.overrides
     # Only "wall" can have new arguments for each call.
-    timer = overrides.timer if overrides.setup else context.choose("timer", overrides.timer)
-    return {
-        "timer": timer,
-        "verify": context.choose("verify", overrides.verify),
-        "timeout_s": timeout_s,
-        # Only the number of rounds ends the sampling.
-        "relative_width": NEVER_PRECISE,
-        "min_time_s": NO_TIME_S,
-        # Sampling may take this long, in addition to the limit of a stage.
-        "max_time_s": timeout_s or overrides.max_time_s or NO_LIMIT_S,
-        # Each process of a JAX cluster runs the test, and one row is enough.
-        "store": None if store and jax.process_index() == 0 else "off",
-    }
+    return overrides.timer if overrides.setup else measured.context.choose("timer", overrides.timer)
 
 
-def _exact_calls(rounds: Rounds, warmup: int, overrides: Overrides) -> ExactCalls | None:
-    if rounds.calls_per_round is None:
-        return None
-    return ExactCalls(rounds.calls_per_round, warmup, overrides.setup)
-
-
-def _sampling(rounds: int, warmup: int) -> dict[str, Any]:
-    return {
-        "stages": "samples" if rounds else "first_run" if warmup else "build",
-        "max_samples": max(1, rounds),
-        "sample_time_s": max(LEAST_SAMPLE_S, SAMPLING_S / max(1, rounds)),
-        "max_warmup_s": WARMUP_S * warmup or NO_TIME_S,
-    }
-
-
-def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContext, *, jit: bool) -> Case:
+def make_case_of(call: MeasureCall, context: BenchContext) -> Case:
+    """The case of the jitted function, else of the other one."""
     # A text is passed on unchanged. benchax would read it as the spec of an array.
     texts = [i for i, value in enumerate(call.args) if isinstance(value, str)]
     names = [name for name, value in call.kwargs.items() if isinstance(value, str)]
+    fn: Any = call.fn if call.fn_jit is None else call.fn_jit
     case = make_case(
-        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names],
-        work=call.work,
+        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag),
+        jit=call.fn_jit is not None, static=[*texts, *names], work=call.work,
     )  # fmt: skip
     params = tuple((name, storable_param(value)) for name, value in context.params.items())
     return replace(case, id=replace(case.id, params=params), folder=context.folder)
 
 
 def _run(
-    case: Case, options: dict[str, Any], defaults: dict[str, Any], context: BenchContext, into: StepResults
+    measured: StepResults, call: MeasureCall, rounds: int, warmup: int, given: dict[str, Any], verify: str = "off"
 ) -> Measurement:
-    """Measures one case, and stores its outputs, program, and error in `into`."""
-    # `listen` delivers what the row doesn't hold, such as outputs and HLO. A worker delivers nothing.
-    heard: dict[str, Any] = {}
-    defaults = defaults | {"store": str(context.output_dir)} if context.output_dir else defaults | {"store": "off"}
-    resolved = resolve(options, defaults=defaults, project=context.folder)
+    """Measures the jitted function of a call, else the other one, and puts its outputs, program, and error into
+    `measured`.
+
+    Args:
+        given: options that the user cannot change here.
+        verify: how a result is checked where the user says nothing.
+    """
+    context, overrides, per_round = measured.context, measured.overrides, measured.rounds.calls_per_round
+    timeout_s = context.choose("timeout_s", overrides.timeout_s)
+    options = {
+        "timer": _choose_timer(measured),
+        "verify": context.choose("verify", overrides.verify),
+        "timeout_s": timeout_s,
+        # The columns hold the compiler's plan, which needs no further run.
+        "memory": False,
+        "stages": "samples" if rounds else "first_run" if warmup else "build",
+        # Only the number of rounds ends the sampling.
+        "relative_width": NEVER_PRECISE,
+        "min_time_s": NO_TIME_S,
+        "max_samples": max(1, rounds),
+        "sample_time_s": max(LEAST_SAMPLE_S, SAMPLING_S / max(1, rounds)),
+        "max_warmup_s": WARMUP_S * warmup or NO_TIME_S,
+        # Sampling may take this long, in addition to the limit of a stage.
+        "max_time_s": timeout_s or overrides.max_time_s or NO_LIMIT_S,
+    }
+    defaults = {"timer": "wall", "verify": verify, "store": str(context.output_dir) if context.output_dir else "off"}
+    resolved = resolve(options | given, defaults=defaults, project=context.folder)
     if resolved.store != "off":
         api.opened(resolved.store)  # refuses an impossible place before measuring
+    # `listen` delivers what the row doesn't hold, such as outputs and HLO. A worker delivers nothing.
+    heard: dict[str, Any] = {}
+    reference = measured.out  # of the eager function
+    case = replace(
+        make_case_of(call, context),
+        reference=None if reference is None else lambda: reference,
+        calls=None if per_round is None else ExactCalls(per_round, warmup, overrides.setup),
+        listen=heard.__setitem__,
+    )
     is_sent = resolved.isolate or resolved.cold_process or resolved.timeout_s or resolved.memory_limit_bytes
     with by_value(context.module if is_sent else None):
-        (row,) = api.run(
-            [replace(case, listen=heard.__setitem__)],
-            [resolved],
-            run_id=context.session,
-            keep=lambda row, options: into.kept.append((row, options)),
-        )
+        (row,) = api.run([case], [resolved], run_id=context.session, keep=lambda *kept: measured.kept.append(kept))
     if row.failure is not None:
-        into.error = _explain_failure(row, row.failure, heard.get("error"))
+        measured.error = _explain_failure(row, row.failure, heard.get("error"))
         return row
     if "outputs" in heard:
-        into.out = heard["outputs"]
+        measured.out = heard["outputs"]
     elif resolved.stages != "build":
-        into.out = call_once(case.fn, *case.inputs())  # the outputs stayed in another process
-    into.heard = heard
+        measured.out = call_once(case.fn, *case.inputs())  # the outputs stayed in another process
+    measured.heard = heard
     return row
 
 
