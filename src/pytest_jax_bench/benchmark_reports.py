@@ -169,9 +169,7 @@ def statistics_of(record: Record) -> dict[str, Any]:
 
 def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved | None = None) -> SummaryTable:
     if not wanted.columns and not wanted.time_unit and saved is None:
-        found = table.tabulate_records(records)
-        named = zip(found.rows, records, strict=True)
-        return SummaryTable(found.names, tuple((SummaryCell(_name(r, wanted)), *row[1:]) for row, r in named))
+        return table.tabulate_records(records, lambda record: _name(record, wanted))
     columns = wanted.columns or COLUMNS
     rows = [(_name(record, wanted), statistics_of(record), record) for record in records]
     unit = _unit([found for _, found, _ in rows], wanted.time_unit)

@@ -68,22 +68,18 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
         if is_same_program(*(side.program or b"" for side in paired_run.sides)):
             return GateResult(labels[0], "same", SAME_PROGRAM)
         found = compare_programs(paired_run, limits)
+        run = next(c for c in found if c.metric == "run")
+        if run.failure is not None:
+            raise NotMeasured(run.why)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
-        return _refuse(labels[0], reason_of(error), limits)
-    run = next(c for c in found if c.metric == "run")
-    if run.failure is not None:
-        return _refuse(labels[0], run.why, limits)
+        text = f"not compared with {labels[0]}, because {reason_of(error)}"
+        return GateResult(labels[0], None, text, notes=(text,), unjudged=tuple(limits))
     of_limits = gate.Gate(limits)
     alarms = tuple(gate.describe_alarm(c, limit) for c, limit in of_limits.alarms(found))
     text = f"{interval(run)} {verdict_with_reason(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
     change = "" if run.ratio is None else units.change(run.ratio)
     return GateResult(labels[0], run.verdict, text, alarms, notes, change, tuple(of_limits.unjudged(found)))
-
-
-def _refuse(against: str, why: str, limits: Limits) -> GateResult:
-    text = f"not compared with {against}, because {' '.join(why.split())}"
-    return GateResult(against, None, text, notes=(text,), unjudged=tuple(limits))
 
 
 # ---- what is compared -------------------------------------------------------------------------------------------

@@ -55,20 +55,22 @@ class SummaryTable(NamedTuple):
         return SummaryTable(tuple(self.names[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in self.rows))
 
 
-def tabulate_records(records: Sequence[Record]) -> SummaryTable:
+def tabulate_records(
+    records: Sequence[Record], name: Callable[[Record], str] = lambda record: record["nodeid"]
+) -> SummaryTable:
     """A row for each record, without the columns that no record fills."""
     names = ("Test", "C.Run", "Tag", *TITLES.values(), "Status")
-    return SummaryTable(names, tuple(map(_list_cells, records))).without_empty_columns()
+    return SummaryTable(names, tuple(_list_cells(record, name(record)) for record in records)).without_empty_columns()
 
 
-def _list_cells(record: Record) -> tuple[SummaryCell, ...]:
+def _list_cells(record: Record, name: str) -> tuple[SummaryCell, ...]:
     new, old = record["row"], record["reference"]
     run = str(new["commit_run"])
     if old is not None:
         is_same = old["commit"].removesuffix("+") == new["commit"].removesuffix("+")
         run = f"{'' if is_same else old['commit'] + ':'}{old['commit_run']}->{run}"
     return (
-        SummaryCell(truncate(record["nodeid"], math.inf)),
+        SummaryCell(truncate(name, math.inf)),
         SummaryCell(run),
         SummaryCell(truncate(new["tag"], LONGEST)),
         *(_number(record, metric) for metric in TITLES),
