@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -48,3 +49,12 @@ class SelfRendering(SavedAsPage):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """In a terminal of IPython."""
         printer.text(str(self))
+
+
+class Displayed(SelfRendering):
+    """A dataclass that shows itself, and becomes plain data."""
+
+    def asdict(self) -> dict[str, Any]:
+        """For JSON; tuples become lists there."""
+        result: Any = self  # each of them is a dataclass
+        return dataclasses.asdict(result)

@@ -17,6 +17,7 @@ from results_by_hand import every_result
 
 import benchax
 from benchax.model import Absent, CaseId, Remark
+from benchax.renderers import Displayed
 from benchax.reporting import comparisons, display, history, html, markdown
 from benchax.reporting.display import document_of
 from benchax.reporting.document import (
@@ -47,7 +48,6 @@ from benchax.reporting.html import encode
 from benchax.reporting.markdown import escape, render
 from benchax.reporting.measurement import document as document_of_row
 from benchax.reporting.terminal import to_text
-from benchax.results import Displayed
 
 NAMES = ("f", "[red]a|b* `c`_d_</td><script>alert('x')</script>\n&amp; @me", "数学 🦊 " * 8)
 KINDS = tuple(every_result("f"))

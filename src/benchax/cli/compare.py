@@ -197,7 +197,7 @@ def _choose(
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
     """Refuses the same options as the library, but names them as on the command line."""
-    versions = [version.strip() for version in (jax or "1,2").split(",")]
+    has_too_few = jax is not None and ("," not in jax or not all(version.strip() for version in jax.split(",")))
     pairs = "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best"
     whole = f"--resolution {resolution} is given with {'--process-pairs' if process_pairs else '--jax'}"
     refuse(
@@ -209,7 +209,7 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
         ),
         (resolution is not None and (process_pairs or jax is not None), whole, pairs),
         (benchmarks not in ("now", "ref"), f"invalid --benchmarks {benchmarks!r}", "one of: now, ref"),
-        (len(versions) < 2 or not all(versions), f"--jax {jax!r} names too few versions", ENOUGH),
+        (has_too_few, f"--jax {jax!r} names too few versions", ENOUGH),
     )
 
 

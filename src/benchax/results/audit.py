@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchax.model import Environment, Remark, Severity
-from benchax.results import Displayed
+from benchax.renderers import Displayed
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 """Lowest first."""

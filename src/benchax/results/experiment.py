@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Absent, CaseId, Comparison, Environment, Estimate, Remark
-from benchax.renderers import SelfRendering
-from benchax.results import Displayed
+from benchax.renderers import Displayed, SelfRendering
 
 Status = Literal["ok", "failed", "not_available", "wrong_result"]
 Facts = tuple[tuple[str, str], ...]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchax.model import Absent, Cost, Memory, Remark, find_why
-from benchax.results import Displayed
+from benchax.renderers import Displayed
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Literal
 
 from benchax.model import Remark
-from benchax.results import Displayed
+from benchax.renderers import Displayed
 from benchax.results.inspection import Peaks, Roofline
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results import Displayed
+from benchax.renderers import Displayed
 
 ReasonKind = Literal[
     "first call",
