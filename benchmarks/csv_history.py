@@ -44,13 +44,13 @@ def report(call):
     print(json.dumps({"times": times, "rows": count, "peak_mib": peak}))
 """
 OURS = """
-from itertools import islice
-from pytest_jax_bench.csv.files import append, newest_first, read
+from pytest_jax_bench.csv.files import append, newest_heads, read
+from pytest_jax_bench.csv.lines import CURRENT, parse
 path = Path(sys.argv[1])
 """
 TASKS = {
-    "newest 100 rows": OURS + "report(lambda: list(islice(newest_first(path), 100)))",
-    "newest 1000 rows": OURS + "report(lambda: list(islice(newest_first(path), 1000)))",
+    "newest 100 rows": OURS + "report(lambda: [parse(head['line'], CURRENT) for head in newest_heads(path)[:100]])",
+    "newest 1000 rows": OURS + "report(lambda: [parse(head['line'], CURRENT) for head in newest_heads(path)[:1000]])",
     "read all": OURS + "report(lambda: read(path))",
     "append, known commit": OURS
     + "report(lambda: append(path, {'commit': 'c0ffee1', 'session': 'a'}, nodeid='', backend='', device=''))",

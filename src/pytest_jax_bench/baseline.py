@@ -24,7 +24,7 @@ from typing import Any
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, seconds
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.csv.lines import word
+from pytest_jax_bench.csv.lines import CURRENT, parse
 from pytest_jax_bench.options import Pin, PluginSettings
 
 FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))
@@ -54,40 +54,29 @@ def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, A
     """Returns the row to compare `row` with, which is in the file already, or None if there is no such row."""
     if settings.no_compare:
         return None
-    # Lines of other tags are of no interest; how an odd tag is written depends on the version of the file.
-    tag = row["tag"] if word(row["tag"]) == row["tag"] else ""
-    rows = csv_files.newest_first(csv, holding=tag)
-    earlier = (r for r in rows if r["tag"] == row["tag"] and r["run_id"] < row["run_id"] and r["status"] in ("ok", ""))
+    earlier = [
+        head
+        for head in csv_files.newest_heads(csv)
+        if head["tag"] == row["tag"] and head["run_id"] < row["run_id"] and head["status"] in ("ok", "")
+    ]
     if settings.pin is not None:
-        return _find_pinned(row, list(earlier), settings.pin)
-    same, others = list[dict[str, Any]](), list[dict[str, Any]]()
-    for each in earlier:
-        if _commit(each) == _commit(row):
-            same.append(each)
-            if each["commit_run"] == 0:  # there is none before
-                break
-        else:
-            others.append(each)
-            # This commit has no run yet, and the previous one has a clean run.
-            if row["commit_run"] == 0 and each["commit"] == _commit(others[0]):
-                break
-    if same:
-        return same[-1]
-    previous = [each for each in others if _commit(each) == _commit(others[0])]
-    clean = [each for each in previous if not each["commit"].endswith("+")]
-    return next(iter(clean or previous), None)
+        found = _find_pinned(row, earlier, settings.pin)
+    elif not (found := [head for head in reversed(earlier) if _commit(head) == _commit(row)]):
+        previous = [head for head in earlier if _commit(head) == _commit(earlier[0])]
+        found = [head for head in previous if not head["commit"].endswith("+")] or previous
+    # A damaged row is no reference.
+    return next(filter(None, (parse(head["line"], CURRENT) for head in found)), None)
 
 
-def _find_pinned(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin) -> dict[str, Any] | None:
-    """The oldest row of that commit, or of that run of it; `earlier` begins with the newest."""
+def _find_pinned(new: Row, earlier: Sequence[Row], pin: Pin) -> list[Row]:
+    """The rows of that commit, or of that run of it, the oldest first; `earlier` begins with the newest."""
     commit = pin.commit or _commit(new)
     # 0.5.0 could name a commit after a tag (v0.2, v0.2-3-g6bc9501). Users may give more digits than are stored.
     rows = [
         r for r in earlier if (c := _commit(r).rpartition("-g")[2]) and (c.startswith(commit) or commit.startswith(c))
     ]
     rows = rows or [r for r in earlier if _commit(r).startswith(commit)]
-    found = [r for r in rows if pin.run in (None, r["commit_run"])]
-    return found[-1] if found else None
+    return [r for r in reversed(rows) if pin.run in (None, r["commit_run"])]
 
 
 def _commit(row: Row) -> str:

@@ -12,7 +12,6 @@ from csv_rows_by_hand import a_file, a_row
 
 from pytest_jax_bench import baseline
 from pytest_jax_bench.baseline import COMPILE_FACTOR, FACTORS, MetricVerdict, judge
-from pytest_jax_bench.csv import files
 from pytest_jax_bench.options import Pin, PluginSettings
 
 PLAIN = PluginSettings()
@@ -107,22 +106,26 @@ def test_bytes_of_the_peer_are_not_judged() -> None:
     assert set(baseline.judge_metrics(a_row(), a_row())) == {"jit", "compile", "jit_peak_bytes"}
 
 
-def test_rows_of_other_tags_are_passed_over_unread_however_many_they_are(csv: Path) -> None:
+def test_only_the_reference_is_read_however_many_rows_there_are(csv: Path) -> None:
     between = [a_row(commit=B) for _ in range(100)]
     stored = a_file(csv, a_row(tag="rare", commit=A), *between, a_row(tag="rare", commit=B))
-    read = list[str]()
-    parse = files.parse
 
-    def note(text: str, form: Any) -> Any:
-        read.append(text)
-        return parse(text, form)
-
-    with patch.object(files, "parse", note):
+    with patch.object(baseline, "parse", wraps=baseline.parse) as read:
         reference = baseline.find_reference(stored, csv, PluginSettings())
 
     assert reference is not None
     assert (reference["commit"], reference["run_id"]) == (A, 0)
-    assert len(read) == 2
+    assert read.call_count == 1
+
+
+def test_a_damaged_row_is_no_reference(csv: Path) -> None:
+    stored = a_file(csv, *(a_row(tag=tag) for tag in ("t", "t", "t")))
+    csv.write_text(csv.read_text().replace(" t ", " t  x ", 1))
+
+    reference = baseline.find_reference(stored, csv, PluginSettings())
+
+    assert reference is not None
+    assert reference["run_id"] == 1
 
 
 # ---- what is said of two rows that were measured in different sessions: hardly ever more than they can support ------

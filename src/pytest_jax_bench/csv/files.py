@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -40,12 +40,12 @@ from pytest_jax_bench.csv.lines import (
     encode_parameters,
     facts_of,
     form_of,
+    head_of,
     header,
     is_of_0_5,
     is_whole,
     line,
     notes_of,
-    numbers_of,
     one_line,
     parse,
     words_of,
@@ -215,12 +215,12 @@ def _in_current_form(text: str, form: tuple[str, ...] | None) -> str:
 def number(lines: Sequence[str], values: Mapping[str, Any]) -> tuple[int, int]:
     """(run_id, commit_run) of the row that is to be written below these lines."""
     commit, session = bare(values["commit"]), values["session"]
-    known = [each for each in map(numbers_of, lines) if each is not None]
-    mine = [run_id for run_id, _, _, each in known if session and each == session]
-    run_id = mine[-1] if mine else max((run_id for run_id, *_ in known), default=-1) + 1
-    ours = [(each, count) for each, of, count, _ in known if bare(of) == commit]
-    again = [count for each, count in ours if mine and each == run_id]
-    return run_id, again[-1] if again else max((count for _, count in ours), default=-1) + 1
+    known = [head for head in map(head_of, lines) if head is not None]
+    mine = [head["run_id"] for head in known if session and head["session"] == session]
+    run_id = mine[-1] if mine else max((head["run_id"] for head in known), default=-1) + 1
+    ours = [head for head in known if bare(head["commit"]) == commit]
+    again = [head["commit_run"] for head in ours if mine and head["run_id"] == run_id]
+    return run_id, again[-1] if again else max((head["commit_run"] for head in ours), default=-1) + 1
 
 
 def bare(commit: str) -> str:
@@ -272,16 +272,10 @@ def read(path: Path) -> Rows:
     return np.array([tuple(row[name] for name in COLUMNS) for row in rows], types)
 
 
-def newest_first(path: Path, *, holding: str = "") -> Iterator[dict[str, Any]]:
-    """The rows from the last to the first, without damaged ones. A row is read when it is asked for: a line takes
-    20 µs. Raises as `read` does.
-
-    Args:
-        holding: only rows whose line contains this text.
-    """
-    content = _load(path)
-    found = (parse(text, content.form) for text in reversed(_texts_of_rows(content)) if holding in text)
-    yield from (row for row in found if row is not None)
+def newest_heads(path: Path) -> list[dict[str, Any]]:
+    """The heads of all rows (`lines.head_of`), from the last to the first, of a file that `append` has written to.
+    Raises as `read` does."""
+    return [head for head in map(head_of, reversed(_load(path).lines)) if head is not None]
 
 
 def _count(damaged: Sequence[str]) -> str:

@@ -298,14 +298,15 @@ def is_whole(text: str, form: tuple[str, ...] | None) -> bool:
     return is_ended and parse(text, form) is not None
 
 
-def numbers_of(text: str) -> tuple[int, str, int, str] | None:
-    """(run_id, commit, commit_run, session) of a line in our form, in a fifth of the time of `parse`; None where it is
-    no row."""
-    words = text.split()
-    is_row = len(words) >= len(OLD_17) and words[-1] == END
-    if not (is_row and words[0].isdecimal() and words[2].isdecimal()):
+def head_of(text: str) -> dict[str, Any] | None:
+    """The columns by which runs are numbered and found, in a tenth of the time of `parse`, and the line itself. None:
+    the line is no row in our form."""
+    first, last = text.split(None, 4), text.rsplit(None, 7)
+    if len(last) < 8 or last[-1] != END or not (first[0].isdecimal() and first[2].isdecimal()):
         return None
-    return int(words[0]), unword(words[1]), int(words[2]), unword(words[-4])
+    texts = {"commit": first[1], "tag": first[3], "status": last[1], "session": last[4]}
+    found = {name: unword(word) for name, word in texts.items()}
+    return {"run_id": int(first[0]), "commit_run": int(first[2]), "line": text, **found}
 
 
 def _read_int(text: str) -> int:
