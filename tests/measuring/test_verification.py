@@ -150,6 +150,17 @@ def test_narrow_results_are_rounded_to_a_neighbour_in_proportion_and_exact_ones_
     assert found.mean() == pytest.approx(1.125 * (1 + 2**-7), abs=2e-4)
 
 
+@pytest.mark.slow
+def test_signs_of_eigenvectors_are_free_and_a_product_that_needs_none_is_not(subject: Any) -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 6)), jnp.float32)
+
+    vectors = runs(subject, lambda x: jnp.linalg.svd(x)[0], x, free_signs=True)
+    whole = runs(subject, lambda x: jnp.linalg.pinv(x), x, free_signs=True)
+
+    assert vectors.std(0).max() > 0.1
+    assert whole.std(0).max() < 1e-3 * np.abs(whole).max()
+
+
 def test_noise_in_a_loop_differs_from_iteration_to_iteration(subject: Any) -> None:
     """The same error in each of 1000 steps would be 1000 errors in the end, not 30."""
 
