@@ -414,6 +414,21 @@ def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointe
     assert len(set(pointers)) == 3
 
 
+def test_the_data_are_the_same_in_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    data: list[np.ndarray] = []
+    prepare = wall.prepare
+
+    def looking(subject: Subject) -> PreparedTimer:
+        data.append(np.asarray(subject.inputs.args[0]))
+        return prepare(subject)
+
+    monkeypatch.setattr(wall, "prepare", looking)
+    for order_seed in (1, 2):
+        taken(native("a", sine), native("b", sine), order_seed=order_seed)
+
+    assert all((each == data[0]).all() for each in data)
+
+
 # ---- the persistent cache ---------------------------------------------------------------------------------------
 
 
