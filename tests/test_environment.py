@@ -194,6 +194,17 @@ class TestJax:
             assert capture().config["jax_disable_jit"] is True
         assert capture().config["jax_disable_jit"] is False
 
+    def test_with_jax_false_leaves_jax_alone(self) -> None:
+        script = (
+            "import sys; from benchax.environment import capture; e = capture(with_jax=False);"
+            "assert 'jax' not in sys.modules and 'numpy' not in sys.modules;"
+            "assert e.jax and e.backend is None and e.config == {}"
+        )
+
+        done = run_python(script)
+
+        assert done.returncode == 0, done.stderr
+
     def test_without_jax_or_a_working_backend(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import jax
 
