@@ -16,6 +16,7 @@ from benchax.errors import FormatError
 from benchax.grouping import group_by
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+WIDTHS = {FIXED64: 8, FIXED32: 4}
 PADDING = 16
 """Padding bytes after the data, so that `together` can read one number too far; it never uses their content."""
 Ints = NDArray[np.int64]
@@ -54,19 +55,14 @@ def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise broken(at, "a field without a number")
-        if wire == VARINT:
-            value, after = varint(data, value_at, end)
-        elif wire == BYTES:
-            value, value_at = varint(data, value_at, end)
-            after = value_at + value
-        elif wire in (FIXED64, FIXED32):
-            value = 8 if wire == FIXED64 else 4
-            after = value_at + value
-        else:
+        if wire not in (VARINT, BYTES, *WIDTHS):
             raise broken(at, f"a field of the unknown wire type {wire}")
+        value, begin = (WIDTHS[wire], value_at) if wire in WIDTHS else varint(data, value_at, end)
+        # The bytes of a number have been read; those of other values follow.
+        after = begin if wire == VARINT else begin + value
         if after > end:
             raise broken(at, f"field {number} is longer than what holds it")
-        yield Field(number, wire, value, value_at, after)
+        yield Field(number, wire, value, value_at if wire == VARINT else begin, after)
         at = after
 
 

@@ -105,16 +105,13 @@ def _rename(old: Sequence[str], new: Sequence[str], language: Language) -> list[
             names.clear()
         ours = _defined_names(line, language)
         theirs = _defined_names(counterpart, language) if counterpart is not None else []
-        _take(names, ours, theirs if len(ours) == len(theirs) else ours, is_known=counterpart is not None)
+        for name, wanted in zip(ours, theirs if len(ours) == len(theirs) else ours, strict=True):
+            names.pop(name, None)
+            # Two values of one scope never get the same name, whatever the alignment took for what.
+            is_free = counterpart is not None and wanted not in names.values()
+            names[name] = wanted if is_free else name + PRIME
         written.append(language.name.sub(new_name, line))
     return written
-
-
-def _take(names: dict[str, str], ours: Sequence[str], theirs: Sequence[str], *, is_known: bool) -> None:
-    """Two values of one scope never get the same name, whatever the alignment took for what."""
-    for name, wanted in zip(ours, theirs, strict=True):
-        names.pop(name, None)
-        names[name] = wanted if is_known and wanted not in names.values() else name + PRIME
 
 
 def _defined_names(line: str, language: Language) -> list[str]:
@@ -271,19 +268,13 @@ def differences(
             return _pair(cases, inspect_in(there, selection), there.version.label)
     if version := _VERSION.fullmatch(other):
         return _pair(cases, inspect_in(launch_jax(version[1], say=say), selection), f"jax {version[1]}")
-    one = _only(cases, other)
-    mine, theirs = inspect_case(one), inspect_case(_other_case(selection, other))
-    return [difference(mine, theirs)]
-
-
-def _only(cases: Sequence[Case], other: str) -> Case:
     if len(cases) != 1:
         raise UsageError(
             f"--diff {other!r} compares one function with another, and there are {len(cases)} cases",
             "a single case",
             "choose one with --filter",
         )
-    return cases[0]
+    return [difference(inspect_case(cases[0]), inspect_case(_other_case(selection, other)))]
 
 
 def _other_case(selection: Selection, other: str) -> Case:

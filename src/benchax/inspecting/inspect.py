@@ -242,12 +242,12 @@ def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
     They are in the jaxpr and in every jaxpr nested in it. From jax 0.10 on, small ones become literals inside the
     equations: scalars are not listed.
     """
-    found: list[Constant] = []
-    for value in index(traced.jaxpr).consts:
-        if hasattr(value.const, "shape") and value.dtype is not None:
-            # The first operation that reads it, with the user's line.
-            use = f"{value.readers[0].name}{value.readers[0].at}" if value.readers else ""
-            found.append(Constant(value.spec, value.size_bytes, use))
+    found = [
+        # The first operation that reads it, with the user's line.
+        Constant(value.spec, value.size_bytes, "".join(f"{one.name}{one.at}" for one in value.readers[:1]))
+        for value in index(traced.jaxpr).consts
+        if hasattr(value.const, "shape") and value.dtype is not None
+    ]
     return tuple(sorted(found, key=lambda constant: -constant.size_bytes))
 
 

@@ -248,21 +248,23 @@ def _parse_list(instruction: Instruction, key: str) -> list[int]:
 def moved_bytes(computation: Computation, instruction: Instruction) -> int:
     """Bytes that one instruction outside of a fusion reads and writes."""
     opcode, operands = instruction.opcode, computation.operands(instruction)
-    result = shape_bytes(instruction.shape)
     if opcode in FREE:
         return 0
-    if opcode in ("slice", "dynamic-slice", "gather"):
-        return 2 * result + sum(shape_bytes(each.shape) for each in operands[1:])
-    if opcode == "dynamic-update-slice" and len(operands) > 1:
-        # In place: reads the update and its indices, and writes the update. The array around them does not move.
-        return sum(shape_bytes(each.shape) for each in operands[1:]) + shape_bytes(operands[1].shape)
-    if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
-        # The second result is scratch space.
-        result = elements(instruction.shape) * shape_bytes(instruction.shape.lstrip("(").partition("[")[0] + "[]")
     if opcode == "scatter" and operands:
         # Per element of the updates: the update and the old value are read, the new value is written.
         return 3 * shape_bytes(operands[-1].shape) + shape_bytes(operands[len(operands) // 2].shape)
-    return result + sum(shape_bytes(each.shape) for each in operands)
+    written = _written_bytes(computation, instruction)
+    if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
+        # The second result is scratch space.
+        written = elements(instruction.shape) * shape_bytes(instruction.shape.lstrip("(").partition("[")[0] + "[]")
+    return written + sum(_read_bytes(instruction, nth, operand) for nth, operand in enumerate(operands))
+
+
+def _read_bytes(reader: Instruction, nth: int, operand: Instruction) -> int:
+    """A slice reads as much as it returns. An update in place reads nothing of the array around it."""
+    if nth == 0 and reader.opcode in ("slice", "dynamic-slice", "gather"):
+        return shape_bytes(reader.shape)
+    return 0 if nth == 0 and reader.opcode == "dynamic-update-slice" else shape_bytes(operand.shape)
 
 
 def fusion_bytes(inside: Computation) -> int:
@@ -281,22 +283,13 @@ def _written_bytes(inside: Computation, result: Instruction) -> int:
 
 
 def _read(inside: Computation, value: Instruction) -> int:
-    """Returns how much of a parameter is read: all of it, unless every use takes a slice; nothing where it is only
-    updated in place."""
-    total = shape_bytes(value.shape)
+    """How much of a parameter is read: the sum over its readers, at most all of it."""
     read = 0
     for user in inside.instructions:
-        operands = inside.operands(user)
-        if not any(each is value for each in operands):
-            continue
-        if user.opcode in ("slice", "dynamic-slice", "gather") and operands[0] is value:
-            read += shape_bytes(user.shape)
-        elif user.opcode == "bitcast":
-            read += _read(inside, user)
-        # An in-place update does not move the array around it, so this use reads nothing of it.
-        elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
-            return total
-    return min(read, total)
+        for nth, operand in enumerate(inside.operands(user)):
+            if operand is value:
+                read += _read(inside, user) if user.opcode == "bitcast" else _read_bytes(user, nth, operand)
+    return min(read, shape_bytes(value.shape))
 
 
 # ---- the fold ---------------------------------------------------------------------------------------------------
