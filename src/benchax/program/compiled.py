@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.errors import NotAvailable
+from benchax.grouping import reach
 from benchax.model import Cost, Memory
 from benchax.program import hlo, work
 from benchax.program.arguments import ArgumentLeaf, size_bytes
@@ -328,18 +329,17 @@ class Schedule:
             raise NotAvailable(
                 f"the plan has a value of {place[0] or 'no name'}, which the program's text does not show"
             )
-        places, readers, todo = set[Place](), dict[str, None](), [place]
-        while todo:
-            if (at := todo.pop()) in places:
-                continue
-            places.add(at)
-            for reader, passed_on in self._uses(at):
-                if reader:
-                    readers[reader] = None
-                todo += passed_on
+        readers: dict[str, None] = {}
+
+        def passed_on(at: Place) -> list[Place]:
+            uses = list(self._uses(at))
+            readers.update((reader, None) for reader, _ in uses if reader)
+            return [to for _, places in uses for to in places]
+
+        places = frozenset(reach([place], passed_on))
         first = self.position[place[0]]
         last = max((self.position[name] for name in readers), default=first)
-        return LiveRange(first, max(first, last), frozenset(places), tuple(readers))
+        return LiveRange(first, max(first, last), places, tuple(readers))
 
     def _lay_out(self, computation: Computation) -> None:
         for each in computation.instructions:

@@ -29,7 +29,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from benchax.grouping import group_by
+from benchax.grouping import group_by, reach
 from benchax.program import hlo
 from benchax.program.graph import dataflow
 from benchax.program.graph.dataflow import Box, Dataflow, ProgramDrawing, Role
@@ -386,7 +386,11 @@ def _with_lanes(count: int, arrows: Sequence[Arrow], layer_of: Sequence[int]) ->
 
 def _order(lanes: Lanes) -> None:
     """Sorts each layer in place."""
-    _start_order(lanes)
+    # Depth first from the last layer upwards, so that what belongs together starts side by side.
+    lowest_last = [n for layer in lanes.layers for n in reversed(layer)]
+    seen = {n: i for i, n in enumerate(reach(lowest_last, lambda n: lanes.above[n][::-1]))}
+    for layer in lanes.layers:
+        layer.sort(key=lambda n: seen[n])
     tried: list[Layers] = []
     for sweep in range(_SWEEPS):
         tried.append([list(layer) for layer in lanes.layers])
@@ -396,19 +400,6 @@ def _order(lanes: Lanes) -> None:
     lanes.layers[:] = min(
         tried, key=lambda layers: sum(crossings(upper, lower, lanes.below) for upper, lower in pairwise(layers))
     )
-
-
-def _start_order(lanes: Lanes) -> None:
-    """Depth first from the last layer upwards, so that what belongs together starts side by side."""
-    seen: dict[int, int] = {}
-    stack = [n for layer in lanes.layers for n in reversed(layer)]
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen[node] = len(seen)
-            stack += reversed(lanes.above[node])
-    for layer in lanes.layers:
-        layer.sort(key=lambda n: seen[n])
 
 
 def _sort(layer: list[int], places: Mapping[int, int], neighbors: Mapping[int, list[int]]) -> None:
