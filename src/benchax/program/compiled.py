@@ -237,12 +237,15 @@ def _plan_of_text(module: Module, results: Mapping[str, str]) -> Iterator[Alloca
 
 
 def _held_value(module: Module, name: str, size: int) -> HeldValue:
-    """Describes the result of an instruction, if the text has it. One that the compiler added itself, such as a copy,
-    comes from where its operand comes from."""
+    """Describes the result of an instruction, if the text has it. A copy that the compiler added itself comes from
+    where its operand comes from."""
     one = origin = module.by_name.get(name)
     if one is None or origin is None:
         return HeldValue(size, name, "")
-    while not hlo.op_name(origin) and (read := [n for n in hlo.operand_names(origin) if n in module.by_name]):
+    while not hlo.op_name(origin) and origin.opcode in ("copy", "bitcast", "get-tuple-element"):
+        read = [n for n in hlo.operand_names(origin) if n in module.by_name]
+        if not read:  # a text that was cut
+            break
         origin = module.by_name[read[0]]
     spec = "" if one.shape.startswith("(") else one.shape.partition("{")[0]
     return HeldValue(size, name, spec, hlo.op_name(origin), module.user_line(origin))
