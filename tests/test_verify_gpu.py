@@ -41,10 +41,25 @@ def test_without_an_accelerator_it_says_what_is_missing_and_writes_nothing() -> 
 
 @pytest.mark.parametrize(("cupti_s", "passed"), [(20e-3, True), (20.9e-3, True), (21.5e-3, False), (18e-3, False)])
 def test_cupti_passes_within_five_percent_of_the_known_duration(script: Any, cupti_s: float, passed: bool) -> None:
-    found = script.compare_with_slope({"device": cupti_s, "wall": 20e-3}, 20e-3)
+    found, text = script.compare_with_slope({"device": cupti_s, "wall": 20e-3}, 20e-3)
 
-    assert found.passed is passed
-    assert f"{cupti_s * 1e3:.4g} ms" in found.text
+    assert found is passed
+    assert f"{cupti_s * 1e3:.4g} ms" in text
+
+
+def test_a_part_that_fails_or_does_not_end_costs_only_itself(
+    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Any:
+        raise ValueError("no such kernel")
+
+    monkeypatch.setitem(script.PARTS, "clock", ("the clock of compiled code", broken))
+    monkeypatch.setattr(script, "LIMIT_S", 0.01)
+
+    assert script.main(["--part", "clock"]) == 1
+    assert "ValueError: no such kernel" in capsys.readouterr().out
+    late = script.run_command("demo", [sys.executable, "-c", "input()"])
+    assert (late.passed, late.text) == (False, "it did not end within 0.01 s")
 
 
 def test_the_page_is_named_after_device_and_day_and_hides_no_failure(script: Any) -> None:

@@ -345,8 +345,8 @@ def test_loops_on_several_devices_are_refused_and_stopped_on_each_alone() -> Non
 
 def test_another_platform_and_another_jax_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(jax, "default_backend", lambda: "gpu")
-        with pytest.raises(NotAvailable, match="runs on cpu, and this runs on gpu"):
+        patch.setattr(jax, "default_backend", lambda: "tpu")
+        with pytest.raises(NotAvailable, match="runs on cpu, and this runs on tpu"):
             with_deadline(endless, 1.0)(np.float32(1.0))
     monkeypatch.setattr(rewriting.partial_eval, "dce_jaxpr", lambda *_, **__: None)
     with pytest.raises(NotAvailable, match=f"cannot be rewritten with JAX {jax.__version__}"):
@@ -360,7 +360,7 @@ X = jnp.ones((64, 64))
 
 
 def estimate(f: Callable[..., Any], *args: Any) -> float:
-    return rewriting.program_ns(jax.make_jaxpr(f)(*args))
+    return rewriting.program_ns(jax.make_jaxpr(f)(*args), rewriting.CPU)
 
 
 @pytest.mark.parametrize(

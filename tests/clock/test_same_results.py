@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -109,7 +110,7 @@ def bits(tree: Any) -> list[tuple[str, bytes]]:
 def assert_same(f: Callable[..., Any], *args: Any) -> None:
     """Bit for bit, with every loop rewritten."""
     expected = bits(jax.jit(f)(*args))
-    with mock.patch.object(rewriting, "SHORT_NS", 0.0):
+    with mock.patch.object(rewriting, "CPU", replace(rewriting.CPU, short_ns=0.0)):
         partial, is_expired = with_deadline(f, LONG, "partial")(*args)
         raising = with_deadline(f, LONG)(*args)
     assert not bool(is_expired)

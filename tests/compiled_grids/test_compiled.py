@@ -295,9 +295,9 @@ def test_what_cannot_be_a_grid_is_refused(functions, options, x):
 
 def test_another_platform_is_refused(monkeypatch):
     h = compiled_grid([double])
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
 
-    with pytest.raises(NotAvailable, match="this runs on gpu"):
+    with pytest.raises(NotAvailable, match="this runs on tpu"):
         h(np.ones(3))
 
 

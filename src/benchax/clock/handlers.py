@@ -1,10 +1,12 @@
 """The clock of compiled code: the handlers of `handlers.c`, how they are loaded and tested, and calls of them.
 
-There are three tiers, best first. `tier` chooses the best one that tells the truth here.
+On a CPU there are three tiers, best first. `tier` chooses the best one that tells the truth here.
 
     prebuilt   compiled when benchax was installed
     built      compiled at first use, kept in the user's cache folder
     python     ctypes callbacks: ten times slower, and always there on a CPU
+
+An NVIDIA GPU has one, `cuda`: see `cuda.py`.
 
 Handlers are registered once per process and permanently, under names that contain the tier. So the next tier can
 replace one that fails its test.
@@ -39,9 +41,10 @@ import numpy as np
 import platformdirs
 from jax import lax
 
+from benchax.clock import cuda
 from benchax.errors import NotAvailable, UsageError
 
-Name = Literal["prebuilt", "built", "python"]
+Name = Literal["prebuilt", "built", "python", "cuda"]
 VERSION = 1
 """The version of the handlers' interface, as in `handlers.c`."""
 MAJOR, OLDEST, NEWEST = 0, 1, 5
@@ -58,9 +61,14 @@ class Tier:
     reasons: tuple[str, ...] = ()
     """Why the better tiers do not serve."""
 
+    @property
+    def can_raise(self) -> bool:
+        """Whether a handler can end its program with an error."""
+        return self.name != "cuda"
+
     def target(self, handler: str) -> str:
-        """The name under which XLA knows a handler ("stamp", "arm", "tick", "spin") of this tier."""
-        return f"benchax_{handler}_{self.name}"
+        """The name of a handler ("stamp", "arm", "tick", "spin") or kernel ("stamp", "tick", "spin") of this tier."""
+        return f"benchax_{handler}" if self.name == "cuda" else f"benchax_{handler}_{self.name}"
 
 
 @lru_cache(maxsize=3)
@@ -184,6 +192,8 @@ FIRST_STRIP = np.array([0, 0, 1], np.uint32)
 
 def stamp(tier: Tier, arrays: list[jax.Array], after: Sequence[jax.Array] = ()) -> tuple[list[jax.Array], jax.Array]:
     """(the same arrays, aliased; the time, u32[2], when they and those of `after` are computed)."""
+    if tier.name == "cuda":
+        return cuda.stamp(arrays, after)
     # Two words of 32 bits, because without x64 the first operation on an int64 would truncate it.
     call = jax.ffi.ffi_call(
         tier.target("stamp"),
@@ -198,6 +208,8 @@ def stamp(tier: Tier, arrays: list[jax.Array], after: Sequence[jax.Array] = ()) 
 
 def spin(tier: Tier, x: jax.Array, ns: int) -> jax.Array:
     """`x`, `ns` nanoseconds later: a function of known duration, to measure measuring with."""
+    if tier.name == "cuda":
+        return cuda.spin(x, ns)
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
     return jax.ffi.ffi_call(tier.target("spin"), shape, input_output_aliases={0: 0})(x, ns=np.int64(ns))
 
@@ -211,9 +223,11 @@ def deadline(tier: Tier, seconds: Any, after: Any, latest: Any = NEVER) -> jax.A
         after: an array that is ready when the time begins to run; it is not read.
         latest: u32[2].
     """
+    given = jnp.asarray(seconds, jnp.float32), jnp.asarray(latest, jnp.uint32), jnp.asarray(after)
+    if tier.name == "cuda":
+        return cuda.deadline(*given)
     # The handlers ignore `after`. As their operand, it makes XLA compute it first.
-    call = jax.ffi.ffi_call(tier.target("arm"), jax.ShapeDtypeStruct((2,), jnp.uint32))
-    return call(jnp.asarray(seconds, jnp.float32), jnp.asarray(latest, jnp.uint32), jnp.asarray(after))
+    return jax.ffi.ffi_call(tier.target("arm"), jax.ShapeDtypeStruct((2,), jnp.uint32))(*given)
 
 
 def tick(tier: Tier, until: Any, state: Any, after: Any, *, must_raise: bool = False) -> tuple[jax.Array, jax.Array]:
@@ -223,16 +237,23 @@ def tick(tier: Tier, until: Any, state: Any, after: Any, *, must_raise: bool = F
         until: u32[2], the deadline.
         state: u32[3]: when it looked last (0: never) and how many iterations the strip had; see FIRST_STRIP.
         after: an array that the strip has computed, such as its counter; a small one.
-        must_raise: ends the whole program with DEADLINE_EXCEEDED where the deadline has passed.
+        must_raise: ends the whole program with DEADLINE_EXCEEDED where the deadline has passed; see `Tier.can_raise`.
 
     Returns:
         (state, is_expired): u32[3] with the length of the next strip in its last word, and bool[].
     """
+    given = jnp.asarray(until, jnp.uint32), jnp.asarray(state, jnp.uint32), jnp.asarray(after)
+    if tier.name == "cuda":
+        return cuda.tick(*given)
     shapes = (jax.ShapeDtypeStruct((3,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_))
-    state, is_expired = jax.ffi.ffi_call(tier.target("tick"), shapes)(
-        jnp.asarray(until, jnp.uint32), jnp.asarray(state, jnp.uint32), jnp.asarray(after), hard=np.int64(must_raise)
-    )
+    state, is_expired = jax.ffi.ffi_call(tier.target("tick"), shapes)(*given, hard=np.int64(must_raise))
     return state, is_expired
+
+
+def target_of(eqn: Any) -> str:
+    """The name of the handler or the kernel that an equation calls; empty if it calls none."""
+    target = str(eqn.params.get("target_name", ""))
+    return str(dict(eqn.params["attributes"])["name"]) if target == cuda.TARGET else target
 
 
 # ---- the test of a tier ----------------------------------------------------------------------------------------------
@@ -246,19 +267,39 @@ def tick(tier: Tier, until: Any, state: Any, after: Any, *, must_raise: bool = F
 
 FUNCTIONS = 16
 SPIN_NS = 20_000
-SLACK_NS = {"prebuilt": 1_000, "built": 1_000, "python": 10_000}
-"""The largest excess over a known duration in the best case: for XLA's call of the functions, and of Python ones."""
+SLACK_NS = {"prebuilt": 1_000, "built": 1_000, "python": 10_000, "cuda": 20_000}
+"""The largest excess over a known duration in the best case: for XLA's call of the functions, and of Python ones.
+Unverified for kernels: three launches of some 5 µs."""
 TRIES = 50
 READINGS = 1000
 
 
-@lru_cache(maxsize=1)
+def default_platform() -> str:
+    """Where arrays go that are put nowhere else: "cpu", "gpu", "tpu"."""
+    device = getattr(jax.config, "jax_default_device", None)  # a device, the name of a platform, or None
+    name = getattr(device, "platform", device) or jax.default_backend()
+    return {"cuda": "gpu", "rocm": "gpu"}.get(name, name)
+
+
 def tier() -> Tier:
-    """The clock in use in this process; found, loaded and tested at the first call.
+    """The clock of programs on the default device; found, loaded and tested at the first call.
 
     Raises:
-        NotAvailable: there is no CPU, no tier loads, or none passes its test.
+        NotAvailable: no tier loads or passes its test, or this device has no clock.
     """
+    return find_tier(default_platform())
+
+
+@lru_cache(maxsize=2)
+def find_tier(platform: str) -> Tier:
+    if platform == "gpu":
+        made_for = jax.devices()[0].client.platform_version.strip()
+        if not made_for.startswith("cuda"):
+            raise NotAvailable(f"JAX runs this GPU by {made_for!r}, not by CUDA")
+        check(Tier("cuda"))
+        return Tier("cuda")
+    if platform != "cpu":
+        raise NotAvailable(f"none is made for {platform} yet")
     reasons: list[str] = []
     for name in LOADERS:
         try:
@@ -267,8 +308,6 @@ def tier() -> Tier:
             reasons.append(f"{name}: {error.problem}")
         else:
             return Tier(name, tuple(reasons))
-    if jax.default_backend() != "cpu":  # the three said the same, that its handlers are unknown there
-        raise NotAvailable(f"there is no clock for compiled code on {jax.default_backend()} yet")
     raise NotAvailable("; ".join(reasons))
 
 
@@ -335,13 +374,23 @@ def judge_length(least_ns: np.ndarray, tier: Tier) -> str | None:
     return None
 
 
-def reading_s(tier: Tier) -> float:
-    """Median seconds between two readings with nothing in between."""
+def readings_ns(tier: Tier) -> np.ndarray:
+    """The nanoseconds between readings with nothing in between, int64[READINGS - 1]."""
 
     def program(x: jax.Array) -> jax.Array:
         return lax.scan(lambda x, _: stamp(tier, x), [x], None, length=READINGS)[1]
 
-    return float(np.median(np.diff(nanoseconds(jax.jit(program)(np.zeros(8, np.float32)))))) / 1e9
+    return np.diff(nanoseconds(jax.jit(program)(np.zeros(8, np.float32))))
+
+
+def reading_s(tier: Tier) -> float:
+    """Median seconds between two readings with nothing in between."""
+    return float(np.median(readings_ns(tier))) / 1e9
+
+
+def step_s(tier: Tier) -> float | None:
+    """The step of the clock, if all of the differences between readings have one in common; None: they are all 0."""
+    return float(np.gcd.reduce(readings_ns(tier))) / 1e9 or None
 
 
 # ---- handlers in Python ----------------------------------------------------------------------------------------------

@@ -45,6 +45,10 @@ class Guard:
     until: jax.Array
     must_raise: bool = False
 
+    @property
+    def costs(self) -> Costs:
+        return GPU if self.tier.name == "cuda" else CPU
+
     def tick(self, state: Any, after: Any, flag: Any) -> tuple[Any, Any]:
         """(state, flag) after a look at the clock."""
         state, is_expired = handlers.tick(self.tier, self.until, state, after, must_raise=self.must_raise)
@@ -63,7 +67,7 @@ def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Array
 
     def apply(eqn: Any, operands: Arrays) -> Arrays:
         nonlocal flag
-        if not is_checked(eqn):  # bound as it was, so that XLA fuses and rounds as it did
+        if not is_checked(eqn, guard.costs):  # bound as it was, so that XLA fuses and rounds as it did
             return bind(eqn, operands)
         results, flag = RULES.get(eqn.primitive.name, _call)(eqn, operands, flag, guard)
         return results
@@ -115,7 +119,7 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
         kept = [lax.broadcast_in_dim(lanes, a.shape, range(lanes.ndim)) for a in new]
         return [lax.select(*each) for each in zip(kept, new, carry, strict=True)], flag
 
-    if not has_checked(condition_program):
+    if not has_checked(condition_program, guard.costs):
         of_carry = lambda carry, flag: condition(carry, flag)[0]  # noqa: E731
         return in_strips(of_carry, partial(body, of_carry), carry, flag, eqn, guard)
 
@@ -173,8 +177,21 @@ def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
         return (i + 1, carry, ys), flag
 
     start = (jnp.int32(0), carry, [jnp.zeros((*shape, *row.shape), row.dtype) for row in rows])
-    goes_on = lambda state, flag: state[0] < trips  # noqa: E731
-    (_, carry, ys), flag = in_strips(goes_on, iteration, start, flag, eqn, guard, unroll)
+    # The host reads the condition of a strip on a GPU: not for each trip, where a trip is short.
+    block = (
+        1
+        if guard.tier.can_raise or has_checked(program, guard.costs)
+        else min(trips, _surely_short(eqn, guard, unroll))
+    )
+    state = start
+    if block > 1:
+        blocks = lambda state, flag: lax.fori_loop(0, block, lambda _, each: iteration(*each), (state, flag))  # noqa: E731
+        are_left = lambda state, flag: state[0] <= trips - block  # noqa: E731
+        state, flag = in_strips(are_left, blocks, state, flag, eqn, guard, unroll * block)
+    if trips % block or block == 1:
+        goes_on = lambda state, flag: state[0] < trips  # noqa: E731
+        state, flag = in_strips(goes_on, iteration, state, flag, eqn, guard, unroll)
+    _, carry, ys = state
     ys = [lax.reshape(y, (length - rest, *row.shape)) for y, row in zip(ys, rows, strict=True)]
     if not rest:
         return [*carry, *ys], flag
@@ -214,9 +231,8 @@ def in_strips(
         step: (carry, flag) to (carry, flag).
         eqn: the loop, whose iterations are estimated, `unroll` of them in each step.
     """
-    step_ns = unroll * sum(map(program_ns, programs_of(eqn)))
     # Inside a strip, the flag changes only if other loops check the clock.
-    is_nested = any(map(has_checked, programs_of(eqn))) and not guard.must_raise
+    is_nested = any(has_checked(program, guard.costs) for program in programs_of(eqn)) and not guard.must_raise
 
     def strip(state: Any) -> Any:
         _, flag, clock, carry = state
@@ -236,9 +252,15 @@ def in_strips(
         return done == length, flag, clock, carry
 
     # Before the first look a strip is surely short.
-    first = jnp.asarray([0, 0, max(1, min(LONGEST, int(SHORT_NS / max(step_ns, 1.0))))], jnp.uint32)
+    first = jnp.asarray([0, 0, _surely_short(eqn, guard, unroll)], jnp.uint32)
     _, flag, _, carry = lax.while_loop(lambda state: state[0] & ~state[1], strip, (jnp.bool_(True), flag, first, carry))
     return carry, flag
+
+
+def _surely_short(eqn: Any, guard: Guard, unroll: int = 1) -> int:
+    """How many times `unroll` trips of a loop surely end in `Costs.short_ns`, at least 1."""
+    step_ns = unroll * sum(program_ns(program, guard.costs) for program in programs_of(eqn))
+    return max(1, min(LONGEST, int(guard.costs.short_ns / max(step_ns, 1.0))))
 
 
 # ---- what equations cost ---------------------------------------------------------------------------------------------
@@ -250,9 +272,10 @@ def in_strips(
 #
 # A primitive that `program/jaxpr.py` does not know to run a program is left as it was, and named if it holds loops.
 #
-# The time of a loop is estimated for any CPU, rather too long than too short, to find loops that end soon. Looking at
-# the clock in a loop of 3 µs would cost more than the loop. A loop that surely ends within SHORT_NS stays unchanged.
-# Any other loop first runs as many iterations as surely take no longer. Then it looks for the first time.
+# The time of a loop is estimated for any CPU or GPU, rather too long than too short, to find loops that end soon.
+# Looking at the clock in a loop of 3 µs would cost more than the loop. A loop that surely ends within `Costs.short_ns`
+# stays unchanged. Any other loop first runs as many iterations as surely take no longer. Then it looks for the first
+# time.
 
 
 LOOPS = ("while", "scan")
@@ -263,11 +286,23 @@ SPREAD = names(
     " all_gather_invariant reduce_scatter psum_scatter ragged_all_to_all"
 )
 """Primitives of programs for several devices."""
-SHORT_NS = 100_000.0
-"""This is short in comparison with the 1 ms by which a stop can be late."""
 
-OPERATION_NS, ELEMENT_NS, FLOP_NS = 10.0, 1.0, 0.25
-"""One operation; one element that it reads or writes; a multiplication or addition in a matrix product."""
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds, at most, of one operation, one element that it reads or writes, and a multiplication or addition in
+    a matrix product."""
+
+    operation_ns: float
+    element_ns: float
+    flop_ns: float
+    short_ns: float
+    """Short in comparison with how late a stop can be: 1 ms on a CPU, 5 ms on a GPU."""
+
+
+CPU = Costs(10.0, 1.0, 0.25, 100_000.0)
+GPU = Costs(5_000.0, 0.05, 0.001, 1_000_000.0)
+"""Unverified: the launch of a kernel, 80 GB/s for numbers of 4 bytes, and 1 TFLOP/s."""
 SLOW = 20
 """The factor on the time of an element, or of a FLOP. It holds for random bits, transcendental functions and indexing,
 and for products of other types than f32 and f64."""
@@ -299,11 +334,11 @@ def alive(program: Any) -> Any:
     return type(program)(needed, program.consts)
 
 
-def is_checked(eqn: Any) -> bool:
+def is_checked(eqn: Any, costs: Costs) -> bool:
     """Whether `eqn` is rewritten: it is a loop that may take long, or holds one."""
     if eqn.primitive.name in LOOPS and not _is_one_step(eqn):
-        return _has_arrays_only(eqn) and equation_ns(eqn) > SHORT_NS
-    return any(has_checked(program) for program in programs_of(eqn))
+        return _has_arrays_only(eqn) and equation_ns(eqn, costs) > costs.short_ns
+    return any(has_checked(program, costs) for program in programs_of(eqn))
 
 
 def _is_one_step(eqn: Any) -> bool:
@@ -314,8 +349,8 @@ def _is_one_step(eqn: Any) -> bool:
     return unroll == 0 or length < 2 * unroll
 
 
-def has_checked(program: Any) -> bool:
-    return any(is_checked(eqn) for eqn in open_program(program)[0].eqns)
+def has_checked(program: Any, costs: Costs) -> bool:
+    return any(is_checked(eqn, costs) for eqn in open_program(program)[0].eqns)
 
 
 def _has_arrays_only(eqn: Any) -> bool:
@@ -345,7 +380,7 @@ def _walk_unchecked(program: Any) -> Iterator[str]:
     for eqn in open_program(program)[0].eqns:
         name = eqn.primitive.name
         if name in OPAQUE:
-            if not str(eqn.params.get("target_name", "")).startswith("benchax_"):
+            if not handlers.target_of(eqn).startswith("benchax_"):
                 yield name
         elif name in LOOPS and not _has_arrays_only(eqn):
             yield f"{name} over references"
@@ -360,26 +395,26 @@ def _walk_unchecked(program: Any) -> Iterator[str]:
             yield name
 
 
-def program_ns(program: Any) -> float:
+def program_ns(program: Any, costs: Costs) -> float:
     """About how long a program takes at most; infinite if unknown."""
-    return sum(equation_ns(eqn) for eqn in getattr(program, "jaxpr", program).eqns)
+    return sum(equation_ns(eqn, costs) for eqn in getattr(program, "jaxpr", program).eqns)
 
 
-def equation_ns(eqn: Any) -> float:
+def equation_ns(eqn: Any, costs: Costs) -> float:
     name = eqn.primitive.name
-    inside = [program_ns(program) for program in programs_of(eqn)]
+    inside = [program_ns(program, costs) for program in programs_of(eqn)]
     if name == "scan":
         length = eqn.params["length"]
-        return length * (OPERATION_NS + sum(inside)) if length else 0.0
+        return length * (costs.operation_ns + sum(inside)) if length else 0.0
     if name == "while":
         return math.inf
     if inside:
-        return OPERATION_NS + (max(inside) if name == "cond" else sum(inside))
+        return costs.operation_ns + (max(inside) if name == "cond" else sum(inside))
     if name == "dot_general":
-        return OPERATION_NS + _elements(eqn) * ELEMENT_NS + _products(eqn) * FLOP_NS
+        return costs.operation_ns + _elements(eqn) * costs.element_ns + _products(eqn) * costs.flop_ns
     if name in FAST:
-        return OPERATION_NS + _elements(eqn) * ELEMENT_NS
-    return OPERATION_NS + _elements(eqn) * ELEMENT_NS * SLOW if name in LINEAR_BUT_SLOW else math.inf
+        return costs.operation_ns + _elements(eqn) * costs.element_ns
+    return costs.operation_ns + _elements(eqn) * costs.element_ns * SLOW if name in LINEAR_BUT_SLOW else math.inf
 
 
 def _elements(eqn: Any) -> float:

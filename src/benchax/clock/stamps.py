@@ -27,6 +27,7 @@ from jax.core import Tracer
 
 from benchax.clock import handlers
 from benchax.clock.handlers import nanoseconds, tier
+from benchax.clock.times import minus
 from benchax.errors import UsageError
 from benchax.static_leaves import data_of, is_key, like
 
@@ -137,9 +138,7 @@ def elapsed_s(start: Any, end: Any) -> Any:
         for time in (start, end):
             if jnp.shape(time)[-1:] != (2,):
                 raise UsageError(f"{time!r} isn't a time", "times as `stamp` returns them: u32[..., 2]")
-        low = end[..., 0] - start[..., 0]
-        borrow = (end[..., 0] < start[..., 0]).astype(jnp.uint32)
-        high = end[..., 1] - start[..., 1] - borrow
         # The high word would be 2^32 - 1 if the end came before the start, which a monotonic clock rules out.
-        return (high.astype(jnp.float32) * 2.0**32 + low.astype(jnp.float32)) * 1e-9
+        words = minus(end, start).astype(jnp.float32)
+        return (words[..., 1] * 2.0**32 + words[..., 0]) * 1e-9
     return (nanoseconds(end) - nanoseconds(start)) / 1e9

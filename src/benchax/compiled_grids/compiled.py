@@ -28,6 +28,7 @@ from benchax.clock import handlers
 from benchax.clock.deadline import interruptible, refuse_elsewhere
 from benchax.clock.handlers import tier
 from benchax.clock.stamps import elapsed_s, run_in_branch, stamp
+from benchax.clock.times import is_before, minus
 from benchax.compiled_grids.compiled_result import (
     CompiledGridResult,
     LoopComparison,
@@ -164,7 +165,7 @@ class CompiledGrid:
 
         Raises:
             UsageError: no arrays in `x`, or limits that cannot be.
-            NotAvailable: `x` is not on one CPU device.
+            NotAvailable: `x` is not on one device that has such a clock.
         """
         x = tuple(map(hide_argument, x)) if type(x) is tuple else hide_argument(x)
         check_data(x)
@@ -332,11 +333,11 @@ def _in_seconds(given: Any) -> Any:
 
 
 def check_data(x: Any) -> None:
-    """Raises `UsageError` without arrays, `NotAvailable` where they are not on one CPU device."""
+    """Raises `UsageError` without arrays, `NotAvailable` where they are not on one device that has a clock."""
     leaves = jax.tree.leaves(x)
     if not leaves:
         raise UsageError(f"a compiled grid of {x!r}, which holds no arrays", "an array or a pytree of arrays")
-    hint = "jax.device_put(x, jax.devices('cpu')[0])"
+    hint = f"jax.device_put(x, jax.devices({handlers.default_platform()!r})[0])"
     refuse_elsewhere(leaves, "a reading of the clock would gather them on one", hint)
 
 
@@ -478,7 +479,7 @@ def with_guard(traced: Traced, inputs: Leaves) -> Traced:
         notes = [traced.note, f"its loops cannot be stopped inside, because {error.problem}"]
         return replace(traced, note="; ".join(filter(None, notes)))
     traced = replace(traced, unstoppable=tuple(names))
-    if not any(eqn.params.get("target_name") == tier().target("tick") for eqn in every_equation(program)):
+    if not any(handlers.target_of(eqn) == tier().target("tick") for eqn in every_equation(program)):
         return traced
     as_function = jaxpr_as_fun(program)
 
@@ -669,13 +670,3 @@ def next_repetition(i: Any, runs: Any, took: Any) -> tuple[Any, Any]:
 
 def pair(start: Any, end: Any) -> Any:
     return jnp.stack([start, end])
-
-
-def is_before(a: Any, b: Any) -> Any:
-    return (a[1] < b[1]) | ((a[1] == b[1]) & (a[0] < b[0]))
-
-
-def minus(a: Any, b: Any) -> Any:
-    """a - b, both u32[2]; b is not the later one."""
-    borrow = (a[0] < b[0]).astype(jnp.uint32)
-    return jnp.stack([a[0] - b[0], a[1] - b[1] - borrow])

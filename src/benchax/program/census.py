@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchax.program import work
-from benchax.program.hlo import Computation, Instruction, Module, shape_bytes, trip_count
+from benchax.program.hlo import Computation, Instruction, Module, custom_call_target, shape_bytes, trip_count
 from benchax.program.work import CUSTOM_CALL, UNKNOWN_LOOP, Adder
 from benchax.units import count
 
@@ -117,7 +117,7 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
     """The body of the innermost loop that reads the clock: what one run of the function costs is inside of it.
 
     Args:
-        stamp_target: of the custom call that reads the clock.
+        stamp_target: of the custom call that reads the clock, or the name of its kernel.
         scope: the name of the `jax.named_scope` around it, where several loops read the clock.
     """
     bodies = [body for body in _bodies(module, module.instructions) if _reads_clock(body, stamp_target, scope)]
@@ -165,7 +165,7 @@ def _bodies(module: Module, instructions: Iterable[Instruction]) -> list[Computa
 def _reads_clock(body: Computation, target: str, scope: str) -> bool:
     return any(
         each.opcode == "custom-call"
-        and f'"{target}"' in each.attributes
+        and custom_call_target(each) == target
         and (not scope or f"/{scope}/" in each.attributes)
         for each in body.instructions
     )

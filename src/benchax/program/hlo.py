@@ -33,6 +33,7 @@ _ANNOTATIONS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla
 _NAMED = re.compile(r"\s*(?P<root>ROOT )?\s*%?(?P<name>[\w.\-]+) = ")
 _ARRAY = re.compile(r"\b(?P<dtype>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^}]*)\})?")
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_KERNEL = re.compile(r' name = "([^"]*)"')
 _WIDTH = re.compile(r"(?:bf|f|s|u|c)(\d+)")
 _PACKED = re.compile(r"E\((\d+)\)")
 _ALIAS = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+)\s*,")
@@ -380,8 +381,10 @@ def unescape(text: str) -> str:
 
 
 def custom_call_target(instruction: Instruction) -> str:
-    """Returns the target of a custom call, or an empty text for any other instruction."""
+    """Returns the target of a custom call, the name of a Triton kernel, or an empty text for any other instruction."""
     found = _TARGET.search(instruction.attributes)
+    if found and found[1] == "__gpu$xla.gpu.triton":
+        found = _KERNEL.search(instruction.attributes) or found
     return found[1] if found else ""
 
 

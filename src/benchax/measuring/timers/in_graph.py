@@ -6,18 +6,21 @@ unused reading that waits for the outputs, so that each run depends on the one b
 function and its data measures this cost alternately. It is subtracted: 0.13 µs a run. For each
 case, `embedding.py` proves that the optimised program does all of the function's work between two readings.
 
-It includes the dispatch of the function's own kernels. It excludes Python, dispatch of the call, the hand-over to XLA's
-threads, transfers, and the allocation of outputs. Each reading is separate, so a median over them rejects preemptions.
-A difference of two long loops would average them in. A function below the cost of a reading is refused. The time is
-wrong if XLA compiles the same operations differently inside a bigger program (other layouts, other fusions).
+It includes the dispatch of the function's own kernels: on a GPU, XLA launches them. It excludes Python, dispatch of the
+call, the hand-over to XLA's threads, transfers, and the allocation of outputs. Each reading is separate, so a median
+over them rejects preemptions. A difference of two long loops would average them in. A function below the cost of a
+reading is refused. The time is wrong if XLA compiles the same operations differently inside a bigger program (other
+layouts, other fusions).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import median
 from typing import Any
 
@@ -30,7 +33,7 @@ from benchax.clock import handlers
 from benchax.clock.handlers import Tier, nanoseconds, tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.program import as_reason
-from benchax.measuring.timers.base import PreparedTimer, Subject, refuse
+from benchax.measuring.timers.base import PreparedTimer, Subject, clock_resolution_s, refuse
 from benchax.measuring.timers.embedding import (
     FORMS,
     Embedded,
@@ -55,8 +58,10 @@ READINGS = 1024
 outputs once."""
 EMPTY_READINGS = 16
 MOST_ITERATIONS = 1000
-SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
-"""How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
+MOST_FIXED = 100
+"""On a GPU, where benchax compiles one program for each number of runs."""
+SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6, "cuda": 100e-6}
+"""How long a reading should be at least, by tier: its own jitter is below 1 % of that. Unverified for cuda."""
 
 
 def prepare(subject: Subject) -> PreparedTimer:
@@ -64,36 +69,44 @@ def prepare(subject: Subject) -> PreparedTimer:
     function = embed(subject, MOST_ITERATIONS)
     leaves = function.leaves
     clock = _clock(leaves, subject.hlo)
-    run, empty, numbers = _compiled(clock, subject, function)
+    is_fixed, compiled = clock.name == "cuda", lru_cache(partial(_compiled, clock, subject, function))
     overheads: dict[int, list[int]] = {}
 
     def take(iterations: int, count: int) -> list[int]:
+        run, empty, numbers = compiled(iterations if is_fixed else None)
         # If readings are so long that few are needed, the cost of the clock does not matter.
         if count >= EMPTY_READINGS or iterations not in overheads:
             overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, numbers))
         parts = [min(READINGS, count - begin) for begin in range(0, count, READINGS)]
         return [ns for part in parts for ns in _read(run.call, part, iterations, leaves)]
 
+    run, _, _ = compiled(1 if is_fixed else None)
     return PreparedTimer(
         sample=lambda n: round(median(take(n, 8))),
         take=take,
         overhead_s=lambda n: median(overheads[n]) / 1e9,
         clock_tier=clock.name,
         census=run.census,
-        regime=subject.regime,
-        most_iterations=function.most_calls,
+        regime=graphs_regime() if is_fixed else subject.regime,
+        most_iterations=min(function.most_calls, MOST_FIXED) if is_fixed else function.most_calls,
         sample_time_s=SPAN_S[clock.name],
+        resolution_s=partial(handlers.step_s, clock) if is_fixed else clock_resolution_s,
     )
+
+
+def graphs_regime() -> str:
+    """Whether XLA may run parts of programs as CUDA graphs. Its text does not name these parts."""
+    given = re.findall(r"--xla_gpu_enable_command_buffer=(\S*)", os.environ.get("XLA_FLAGS", ""))
+    return "CUDA graphs off" if given and not given[-1].strip("'\"") else "CUDA graphs on"
 
 
 def _clock(leaves: Leaves, hlo: str) -> Tier:
     # Under plain jit, XLA gathers a sharded array before a custom call and drops the sharding afterwards.
     is_sharded = any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array))
-    devices, platform = count_devices(hlo), jax.default_backend()
+    devices = count_devices(hlo)
     refuse(
         (is_sharded, "its inputs are sharded over devices, and reading the clock would gather them"),
         (devices > 1, f"it runs on {devices} devices, and a reading of the clock belongs to one device"),
-        (platform != "cpu", f"there is no clock for compiled code on {platform} yet"),
     )
     try:
         return tier()
@@ -107,35 +120,42 @@ def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) 
     return (times[:, 1] - times[:, 0]).tolist()
 
 
-def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven, Callable[..., Any], Leaves]:
+def _compiled(
+    clock: Tier, subject: Subject, function: Embedded, iterations: int | None
+) -> tuple[Proven, Callable[..., Any], Leaves]:
     """(program around the function, the same without it, the arguments of the latter), run once. An error of tracing
-    or compiling is a reason."""
+    or compiling is a reason.
+
+    Args:
+        iterations: runs between two readings; None: an operand says how many. On a GPU, the host would read it before
+            each run, inside the interval.
+    """
     body, leaves = function.body, function.leaves
     with as_reason("it cannot be repeated inside a compiled program"):
         once = np.int32(1), np.int32(1)
         run = compile_proven(
-            lambda run: _program(clock, lambda values, time: run(body, values, time[1]), function.fed),
+            lambda run: _program(clock, lambda values, time: run(body, values, time[1]), function.fed, iterations),
             lambda module: timed_body(module, clock.target("stamp")),
             once,
             function,
             subject,
         )
         count, numbers = len(jax.eval_shape(body, leaves)), list(map(number_like, leaves))
-        empty = _without_function(clock, run.form, count).lower(*once, *numbers).compile()
+        empty = _without_function(clock, run.form, count, iterations).lower(*once, *numbers).compile()
         _read(run.call, 1, 1, leaves)
         _read(empty, 1, 1, numbers)
         return run, empty, numbers
 
 
 @lru_cache(maxsize=16)
-def _without_function(clock: Tier, form: Form, count: int) -> Any:
+def _without_function(clock: Tier, form: Form, count: int, iterations: int | None) -> Any:
     """Returns the jitted program that surrounds functions of `count` outputs. Call it with a number for each array.
 
     A reading passes buffers on and copies none. So its cost depends on their number and not on their sizes: within 3 %
     for ten functions of 1 to 7 arrays of up to 400 KB. The program is kept, because JAX compiles a known function only
     once for equal arguments. This program takes as long to compile as the timed one.
     """
-    return jax.jit(_program(clock, _nothing(FORMS[form], count)))
+    return jax.jit(_program(clock, _nothing(FORMS[form], count), iterations=iterations))
 
 
 def _nothing(run: Run, count: int) -> Once:
@@ -148,11 +168,14 @@ def _nothing(run: Run, count: int) -> Once:
     return lambda values, time: run(lambda _: [time[:1] for _ in range(count)], values, time[1])
 
 
-def _program(clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None) -> Callable[..., Any]:
-    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs.
+def _program(
+    clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None, iterations: int | None = None
+) -> Callable[..., Any]:
+    """(count, runs, *leaves) -> u32[READINGS, 2, 2], the stamps before and after these runs.
 
     Args:
         fed: `Embedded.fed`.
+        iterations: the number of runs, if they are no operand.
     """
     fed = fed or {}
 
@@ -163,13 +186,13 @@ def _program(clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None) 
         values, time = _through(clock, values, outputs, passing_by=fed)
         return feed(fed, values, outputs), time
 
-    def program(count: Any, iterations: Any, *leaves: Any) -> Any:
+    def program(count: Any, runs: Any, *leaves: Any) -> Any:
         def reading(carry: Any) -> Any:
             i, first, buffer = carry
             # Copy the arrays that the function replaces before reading the clock, because the next reading needs them
             # again.
             values, start = _through(clock, first)
-            values, time = lax.fori_loop(0, iterations, once, (values, start))
+            values, time = lax.fori_loop(0, iterations or runs, once, (values, start))
             left = [*(values[leaf] for leaf in fed), time] if fed else []
             values, end = _through(clock, values, left, passing_by=fed)
             buffer = lax.dynamic_update_slice(buffer, jnp.stack([start, end])[None], (i, 0, 0))
