@@ -72,7 +72,7 @@ class BenchmarkFixture:
         self.disabled = self._settings.disable
         self.has_error = False
         self._is_measuring = False
-        self._undo: list[Callable[[], Any]] = []
+        self._undo = contextlib.ExitStack()
         self.stats: BenchmarkStats | None = None
 
     @property
@@ -150,7 +150,7 @@ class BenchmarkFixture:
 
             return woven
 
-        self._undo.append(weave(target, wrap, **kwargs).rollback)
+        self._undo.callback(weave(target, wrap, **kwargs).rollback)
 
     patch = weave
 
@@ -253,8 +253,7 @@ class BenchmarkFixture:
 
     def finish(self) -> None:
         """Puts woven functions back, and warns if the test did not use the fixture."""
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
         if not self._used_in and not self.has_error:
             self._item.warn(pytest.PytestWarning("the fixture benchmark was not used at all in this test"))
 

@@ -118,11 +118,9 @@ def watch_dispatches() -> Iterator[list[Dispatch]]:
             found.append(Dispatch(fn, tuple(args), dict(kwargs)))
 
     hook = _hook()
-    if hook is None:
-        yield found
-        return
-    before = hook.swap_local(note)
+    before = None if hook is None else hook.swap_local(note)
     try:
         yield found
     finally:
-        hook.set_local(before)
+        if hook is not None:
+            hook.set_local(before)

@@ -183,24 +183,19 @@ MEASURING = JaxBench._measure.__code__
 """Programs that this code compiles are there to be measured."""
 
 
-class Factory:
+def use_fixture(request: pytest.FixtureRequest, *args: Any, **named: Any) -> Any:
     """The fixture `jax_bench`: called with rounds it makes a JaxBench; called with a function it measures that.
 
     `jax_bench(f, x)` returns what `f(x)` returns. A jitted function is measured stage by stage, any other one
     unchanged. A function that calls jitted functions is measured as "Jit-Run", with the compilation and the memory of
     the one it calls.
     """
-
-    def __init__(self, request: pytest.FixtureRequest) -> None:
-        self.request = request
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        if not args or not callable(args[0]):
-            return JaxBench(self.request, *args, **named)
-        fn, *rest = args
-        work = {"work": named.pop("work")} if "work" in named and not takes(fn, "work") else {}
-        bench = JaxBench(self.request, **vars(ROUNDS))
-        return measure_observed(bench, *unwrap(fn, tuple(rest), named), **work)[1]
+    if not args or not callable(args[0]):
+        return JaxBench(request, *args, **named)
+    fn, *rest = args
+    work = {"work": named.pop("work")} if "work" in named and not takes(fn, "work") else {}
+    bench = JaxBench(request, **vars(ROUNDS))
+    return measure_observed(bench, *unwrap(fn, tuple(rest), named), **work)[1]
 
 
 def measure_observed(

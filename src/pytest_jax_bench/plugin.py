@@ -10,15 +10,14 @@ import inspect
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from pytest_jax_bench import load, options
 from pytest_jax_bench.stash import MARKED, MEASURED, PROCESS, SESSION, SETTINGS, STARTED
-
-if TYPE_CHECKING:
-    from pytest_jax_bench.fixture import Factory
 
 ATTRIBUTE = "ptjb"
 """The attribute of a report that holds the records as JSON."""
@@ -124,9 +123,9 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 
 @pytest.fixture
-def jax_bench(request: pytest.FixtureRequest) -> Factory:
+def jax_bench(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Makes benchmarks: `jax_bench(jit_rounds=20, jit_warmup=1).measure(fn_jit=f, x=x)`, or just `jax_bench(f, x)`."""
-    return load("fixture").Factory(request)
+    return partial(load("fixture").use_fixture, request)
 
 
 # This is the outermost wrapper: after its yield, no other plugin changes the report.
