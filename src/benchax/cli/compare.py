@@ -151,7 +151,7 @@ def compare(
         *((value, f"{option} is given with versions of benchmarks", expected) for option, value in of_functions.items())
     )
     _check(ref, jax, benchmarks, process_pairs, resolution)
-    from benchax.paired_runs.compare import UNSTORED
+    from benchax.paired_runs.compare import UNSTORED, compare_jax, compare_ref, compare_stored
 
     gate = gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
     suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
@@ -160,7 +160,16 @@ def compare(
         "resolution": SAME_WITHIN if resolution is None else resolution,
         "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"],
     }
-    call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
+    call: Callable[..., Comparisons]
+    if jax is not None:
+        call = partial(compare_jax, jax, words or ".")
+    elif ref is not None:
+        call = partial(compare_ref, ref, words or ".", benchmarks=benchmarks, process_pairs=process_pairs, **fine)
+    # Otherwise, the second word is a path or a function.
+    elif len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]:
+        call = partial(compare_stored, *words, **fine)
+    else:
+        call = partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", UNSTORED)
         found = printing_to_stderr(partial(call, **suite))
@@ -172,27 +181,6 @@ def compare(
 
 
 # ---- versions of benchmarks -------------------------------------------------------------------------------------
-
-
-def _choose(
-    words: list[str], ref: str | None, jax: str | None, of_ref: Mapping[str, Any], fine: Mapping[str, Any]
-) -> Callable[..., Comparisons]:
-    """Returns the matching function of the library, with its own options.
-
-    Args:
-        of_ref: options for another commit.
-        fine: resolution and metrics, which `compare_jax` doesn't have.
-    """
-    from benchax.paired_runs.compare import compare_jax, compare_ref, compare_stored
-
-    if jax is not None:
-        return partial(compare_jax, jax, words or ".")
-    if ref is not None:
-        return partial(compare_ref, ref, words or ".", **of_ref, **fine)
-    # Otherwise, the second word is a path or a function.
-    if len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]:
-        return partial(compare_stored, *words, **fine)
-    return partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
 
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:

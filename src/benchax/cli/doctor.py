@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,14 +14,12 @@ from benchax.cli.console import COMMAND_LINE, Given, note, show, takes_options
 from benchax.comparing.error_rates import ErrorRates
 from benchax.environment import capture
 from benchax.errors import UsageError
+from benchax.machine import doctor as machine
 from benchax.progress import ProgressEvent, show_progress
 from benchax.reporting.comparisons import document_of_error_rates, to_plain_data
 from benchax.reporting.document import Document, Facts, Paragraph, Section, TextRow, list_remarks
 from benchax.reporting.tables import environment
 from benchax.units import percent, read_duration, seconds
-
-if TYPE_CHECKING:
-    from benchax.machine.doctor import Diagnosis
 
 LOOK_S = 1.0
 
@@ -47,10 +45,8 @@ def doctor(
         _error_rates(max_time_s, as_json)
         return
     duration_s = read_duration("duration", duration, COMMAND_LINE) or LOOK_S
-    from benchax.machine.doctor import examine
-
     note(f"observing this machine for {duration_s:g} s …")
-    found = examine(duration_s)
+    found = machine.examine(duration_s)
     shown = Document((Paragraph(_answer(found)), Facts((_section(found),)), *list_remarks(found.advice)))
     show(json.dumps(dataclasses.asdict(found), indent=2) if as_json else shown)
 
@@ -83,7 +79,7 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
 # ---- this machine -----------------------------------------------------------------------------------------------
 
 
-def _compiled_clock(found: Diagnosis) -> TextRow:
+def _compiled_clock(found: machine.Diagnosis) -> TextRow:
 
     inside = found.compiled_clock
     if inside.tier is None or inside.reading_s is None:
@@ -93,7 +89,7 @@ def _compiled_clock(found: Diagnosis) -> TextRow:
     )
 
 
-def _answer(found: Diagnosis) -> str:
+def _answer(found: machine.Diagnosis) -> str:
 
     if found.smallest_effect is None:
         return "The smallest slowdown that this machine shows was not measured: its clock is too coarse."
@@ -102,7 +98,7 @@ def _answer(found: Diagnosis) -> str:
     return f"On this machine, 150 pairs of a fixed piece of work show slowdowns from {effect} on.{busy}"
 
 
-def _section(found: Diagnosis) -> Section:
+def _section(found: machine.Diagnosis) -> Section:
 
     def share(value: float | None) -> str:
         return "not known" if value is None else percent(value)

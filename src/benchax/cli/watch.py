@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,11 +26,9 @@ from benchax.cli.console import (
     write_documents,
     write_text,
 )
+from benchax.hooks.command import EndedCommand, Report, run
 from benchax.reporting.document import Document, Heading, decode_document, list_lines
 from benchax.units import percent
-
-if TYPE_CHECKING:
-    from benchax.hooks.command import EndedCommand, Report
 
 HOOK = "benchax.cli.watch_hook:begin"
 TITLES = {"watch": "compilations", "cache": "persistent cache", "transfers": "transfers"}
@@ -52,8 +50,6 @@ def watch(
     given: Given,
 ) -> None:
     """Run a program unchanged, and show what JAX compiled in it, why, and what its cache kept."""
-    from benchax.hooks.command import run
-
     ended = run(command, HOOK, {"transfers": transfers}, limit_s=given["timeout_s"], on_wait=at_terminal("watch"))
     with while_read():
         note(f"\n{describe_end(command, ended)}")
