@@ -117,6 +117,19 @@ def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():
     assert gc.isenabled()
 
 
+def test_progress_is_told_between_samples_and_ends_at_most_at_one():
+    clock, shares = FakeClock(), []
+
+    def sample(n):
+        clock.now += 100_000_000
+        return 1000 + clock.now % 7
+
+    collect("wall", PreparedTimer(sample), replace(OPTIONS, relative_width=1e-9), shares.append, clock)
+
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
 DRIFTING = (60e-6,) * 50 + (80e-6,) * 50
 NOTHING = Samples("in_graph", 1, (300e-9,) * 40, overhead_s=281e-9)
 
