@@ -145,6 +145,7 @@ HONEST: dict[str, Program] = {
     "largest_direction": (lambda x: jnp.linalg.svd(x)[0][:, :3], (data(20, 20),)),
     # sums that cancel
     "sum_to_zero": (jnp.sum, (SUMS_TO_ZERO,)),
+    "mean_of_centred": (lambda x: (x - x.mean(0)).sum(0), (data(2000, 8, offset=10.0),)),
     "difference_of_sums": (lambda x: jnp.sum(x) - jnp.sum(x[::-1]), (data(10000, scale=10.0),)),
     "gradient_at_minimum": (
         jax.grad(lambda x: ((x - x.mean()) ** 2).mean() + (x - 1).sum() ** 2),
@@ -226,6 +227,7 @@ HONEST: dict[str, Program] = {
     "scanned_sums": (row_sums_of_scan, (data(3000, 8),)),
     "scanned_sum_of_tenths": (row_sums_of_scan, (np.full((20000, 2), 0.1, F32),)),
     "cumsum": (jnp.cumsum, (data(3000),)),
+    "cumprod": (jnp.cumprod, (1 + data(500, scale=0.01),)),
     "associative_scan": (lambda x: lax.associative_scan(jnp.add, x), (data(1000),)),
     "branches": (branches, (data(100),)),
     "branches_in_a_loop": (lambda x: lax.map(lambda r: branches(r), x), (data(10, 10),)),
@@ -239,6 +241,11 @@ HONEST: dict[str, Program] = {
             jnp.bincount(y % 10, length=10), lax.population_count(x.astype(jnp.uint32)), (y > 0).all(),
         ),
         (np.arange(100000, dtype=np.int32) * np.int32(30000), np.arange(1, 50, dtype=np.int32)),
+    ),
+    "uint_bits": (lambda x: (x << 13) ^ (x >> 7) ^ ~x, (np.arange(1000, dtype=np.uint32) * np.uint32(2654435761),)),
+    "int8_dot": (
+        lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32),
+        (np.arange(256).astype(np.int8).reshape(16, 16), np.ones((16, 16), np.int8)),
     ),
     # special functions and the like
     "sin_of_large": (lambda x: jnp.sin(x * 1e5), (data(500),)),
@@ -379,6 +386,7 @@ UNDECIDED = {
     "svd_of_low_rank",
     "inverse_of_hilbert",
     "sum_to_zero",
+    "mean_of_centred",
     "difference_of_sums",
     "added_and_taken",
     "rotation_residual",
