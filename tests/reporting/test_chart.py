@@ -116,6 +116,15 @@ def test_times_that_are_nearly_equal_do_not_look_like_day_and_night() -> None:
     assert norm(1.01e-6) - norm(1.00e-6) < 0.05
 
 
+def test_forty_by_twenty_still_shows_every_number() -> None:
+    squares = [[Square(1e-6 * (i + j + 1)) for j in range(40)] for i in range(20)]
+
+    drawn = figure([f"function_{i}" for i in range(20)], [str(j) for j in range(40)], squares)
+
+    assert len(words(drawn)) == 800
+    assert drawn.get_size_inches()[0] <= 40
+
+
 @pytest.mark.slow
 def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
     squares = [[Square(None, "timeout") if i % 2 else Square(1e-6) for _ in range(100)] for i in range(100)]
