@@ -364,14 +364,15 @@ def test_nothing_outlives_the_program(how: signal.Signals, words: list[str], tmp
 
 
 @pytest.mark.slow
-def test_an_interrupt_leaves_no_process_and_the_pool_works_again() -> None:
-    def interrupt(message: dict[str, Any]) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_what_a_listener_raises_leaves_no_process_and_the_pool_works_again(error: type[BaseException]) -> None:
+    def refuse(message: dict[str, Any]) -> None:
+        raise error
 
     before = set(psutil.Process().children(recursive=True))  # of the pool that the other tests share
     with Pool() as pool:
-        with pytest.raises(KeyboardInterrupt):
-            ask(pool, running(loop_for_ever), interrupt)
+        with pytest.raises(error):
+            ask(pool, running(loop_for_ever), refuse)
 
         assert pool._keeper is None
         assert set(psutil.Process().children(recursive=True)) <= before

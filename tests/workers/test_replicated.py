@@ -178,3 +178,18 @@ def test_a_further_process_does_not_look_again_for_differences_of_traces(
 
     assert m.samples
     assert looked == []
+
+
+@pytest.mark.slow
+def test_where_no_process_can_be_started_the_row_of_the_first_one_is_kept(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(pool, "call", full)
+
+    m = run(pool, processes=3)
+
+    assert [s.process for s in m.samples] == [0]
+    assert m.why_absent(ALONE) == "no further process could be started: [Errno 11] Resource temporarily unavailable"
