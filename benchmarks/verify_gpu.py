@@ -1,7 +1,5 @@
 """Runs on an accelerator what the tests cannot see without one, and writes docs/verified/<device>-<date>.md.
 
-    tests        those marked `gpu`
-    memory       `benchmarks/memory.py`, its quick form
     trace        kernels in a trace of `jax.profiler` beside CUPTI's
     timers       each beside a duration that is known: the slope of the wall time of a loop of products between two
                  trip counts, long enough (20 ms) that calling it is below 1 %. Within 5 % is a pass
@@ -12,13 +10,15 @@
     grid         the grid of functions × data with limits, inside one program
     effect       5 % more work is slower, and the same work is the same
     demo         `benchax demo`
+    memory       `benchmarks/memory.py`, its quick form
+    tests        those marked `gpu`
     --flush-l2   the same kernel after a buffer of twice the L2 cache was written, beside it warm: as nvbench's cold
                  mode, the writing is in no interval
 
-Each part runs in a process of its own, for two minutes at most: what fails there is on the page, and costs no other
-part. Without an accelerator it ends at once with exit code 2, says what is missing, and writes nothing.
+Each part runs in a separate process, for two minutes at most, and all of them for eight. What fails is on the page, and
+costs no other part. Without an accelerator it ends at once with exit code 2, says what is missing, and writes nothing.
 
-    make verify-gpu [VERIFY='--flush-l2' | VERIFY='--part clock']        about eight minutes
+    make verify-gpu [VERIFY='--flush-l2' | VERIFY='--part clock']
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ LATE_S = 5e-3
 TRACED, TRIPS = 20, 8
 L2_BYTES = 256 * 2**20
 """More than twice the cache of any GPU of today (B200: 126 MB)."""
-LIMIT_S = 120
+LIMIT_S, TOTAL_S = 120, 480
+"""Of a part, and of all of them."""
 QUIET = {"store": "off", "memory": False, "verify": "off", "progress": False}
 
 
@@ -83,14 +84,17 @@ def _lack(what: str) -> Any:
     raise SystemExit(2)
 
 
-def run_command(title: str, command: Sequence[str], **more: str) -> Part:
+def run_command(title: str, command: Sequence[str], left_s: float = TOTAL_S, **more: str) -> Part:
     """What a program says, with these environment variables on top; it passes with exit code 0."""
+    if left_s <= 0:
+        return Part(title, False, f"not run, because the parts before it took {TOTAL_S} s")
+    limit_s = min(LIMIT_S, left_s)
     try:
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | more, timeout=LIMIT_S
+            command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | more, timeout=limit_s
         )
     except subprocess.TimeoutExpired:
-        return Part(title, False, f"it did not end within {LIMIT_S} s")
+        return Part(title, False, f"it did not end within {limit_s:.3g} s")
     return Part(title, done.returncode == 0, f"{done.stdout}{done.stderr}"[-4000:])
 
 
@@ -339,15 +343,16 @@ def run_part(name: str) -> int:
 
 
 def run_all(flush_l2: bool) -> list[Part]:
-    parts = [
-        run_command("tests", [sys.executable, "-m", "pytest", "-m", "gpu", "-q", *TESTS], TEST_ON_GPU="1"),
-        run_command("memory", [sys.executable, "benchmarks/memory.py", "--quick"]),
-    ]
-    for name, (title, _) in PARTS.items():
-        if name != "l2" or flush_l2:
-            print(f"{title} …", file=sys.stderr)
-            parts.append(run_command(title, [sys.executable, __file__, "--part", name]))
-    return [*parts, run_command("demo", [sys.executable, "-m", "benchax", "demo"])]
+    until, this = perf_counter() + TOTAL_S, [sys.executable, __file__, "--part"]
+    commands = {title: [*this, name] for name, (title, _) in PARTS.items() if name != "l2" or flush_l2}
+    commands["demo"] = [sys.executable, "-m", "benchax", "demo"]
+    commands["memory"] = [sys.executable, "benchmarks/memory.py", "--quick"]
+    commands["tests"] = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", *TESTS]
+    parts = []
+    for title, command in commands.items():
+        print(f"{title} …", file=sys.stderr)
+        parts.append(run_command(title, command, until - perf_counter(), TEST_ON_GPU="1"))
+    return parts
 
 
 def report_name(kind: str, day: date) -> str:

@@ -60,6 +60,8 @@ def test_a_part_that_fails_or_does_not_end_costs_only_itself(
     assert "ValueError: no such kernel" in capsys.readouterr().out
     late = script.run_command("demo", [sys.executable, "-c", "input()"])
     assert (late.passed, late.text) == (False, "it did not end within 0.01 s")
+    left_out = script.run_command("demo", [sys.executable, "-c", "input()"], left_s=-1.0)
+    assert (left_out.passed, left_out.text) == (False, "not run, because the parts before it took 480 s")
 
 
 def test_the_page_is_named_after_device_and_day_and_hides_no_failure(script: Any) -> None:
