@@ -150,6 +150,14 @@ def test_narrow_results_are_rounded_to_a_neighbour_in_proportion_and_exact_ones_
     assert found.mean() == pytest.approx(1.125 * (1 + 2**-7), abs=2e-4)
 
 
+def test_sums_that_cancel_are_off_by_what_was_summed(subject: Any) -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(0, 1e4, 1000), jnp.float32)
+
+    found = runs(subject, lambda x: jnp.sum(jnp.concatenate([x, -x])), x)
+
+    assert 1e-4 < found.std() < 10
+
+
 @pytest.mark.slow
 def test_signs_of_eigenvectors_are_free_and_a_product_that_needs_none_is_not(subject: Any) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 6)), jnp.float32)
