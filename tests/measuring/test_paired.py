@@ -414,9 +414,10 @@ def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointe
     assert len(set(pointers)) == 3
 
 
-def test_the_data_are_the_same_in_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     data: list[np.ndarray] = []
-    prepare = wall.prepare
+    builds: list[list[str]] = []
+    prepare, sides = wall.prepare, tuple(native(f"{i}", sine) for i in range(6))
 
     def looking(subject: Subject) -> PreparedTimer:
         data.append(np.asarray(subject.inputs.args[0]))
@@ -424,9 +425,14 @@ def test_the_data_are_the_same_in_all_processes(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(wall, "prepare", looking)
     for order_seed in (1, 2):
-        taken(native("a", sine), native("b", sine), order_seed=order_seed)
+        said: list[str] = []
+        take_blocks(
+            PairedRequest(sides, blocks=1, order_seed=order_seed), lambda stage, said=said, **_: said.append(stage)
+        )
+        builds.append([stage for stage in said if stage.startswith("build of")])
 
     assert all((each == data[0]).all() for each in data)
+    assert builds[0] != builds[1]
 
 
 # ---- the persistent cache ---------------------------------------------------------------------------------------
