@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from jax.experimental.compilation_cache import compilation_cache
 
 import benchax
@@ -304,6 +305,17 @@ def test_programs_go_once_there_are_many_new_ones() -> None:
     release_programs()
 
     assert count_programs() <= kept
+
+
+@pytest.mark.usefixtures("few")
+def test_no_backend_is_started_to_look() -> None:
+    """On an accelerator the process that only sends jobs to workers would take their memory."""
+    look = "from benchax.measuring.prepare import release_programs; release_programs()"
+    told = "import jax; print(jax._src.xla_bridge.backends_are_initialized())"
+
+    done = warm_python.run([sys.executable, "-c", f"{look}; {told}"], check=True)
+
+    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.usefixtures("few")
