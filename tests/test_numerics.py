@@ -270,6 +270,29 @@ def test_other_leaves_disagree_when_they_are_not(a: Any, b: Any):
     assert found.why == f"the output is {a!r} where the reference has {b!r}"
 
 
+def test_what_refuses_to_be_compared_does_not_agree():
+    class Stubborn:
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("no")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    assert not eager(Stubborn(), Stubborn()).agrees
+
+
+def test_trees_whose_static_data_refuses_to_be_compared_are_compared_by_their_paths():
+    @jax.tree_util.register_pytree_node_class
+    class Node:
+        def tree_flatten(self):
+            return (jnp.ones(2),), np.arange(3)
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            return cls()
+
+    assert eager(Node(), Node()).agrees
+
+
 @pytest.mark.parametrize(
     ("tree", "said"),
     [

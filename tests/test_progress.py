@@ -203,6 +203,12 @@ def test_within_a_stage_it_is_drawn_ten_times_a_second_at_most(screen: io.String
     assert [bool(text) for text in texts] == [True, False, True, False, True]
 
 
+def test_a_sentence_that_lasts_stays_above_the_line(bar: Bar, screen: io.StringIO) -> None:
+    bar.show(ProgressEvent("note: [n] is no benchmark", is_lasting=True))
+
+    assert "note: [n] is no benchmark\n" in screen.getvalue()
+
+
 def test_stages_of_the_engine_are_parts_of_a_case() -> None:
     told: list[ProgressEvent] = []
     progress = follow_stages(told.append, "f", done=1, total=3)

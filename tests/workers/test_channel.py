@@ -21,7 +21,7 @@ from benchax.errors import FormatError
 from benchax.json_values import Json
 from benchax.model import Failure
 from benchax.workers import channel
-from benchax.workers.channel import Channel, Closed, Garbled, pack, unpack, wait_readable
+from benchax.workers.channel import Channel, Closed, Garbled, pack, rebuild_array, unpack, wait_readable
 from benchax.workers.worker import warm_up
 
 JSON = st.recursive(
@@ -247,3 +247,8 @@ def test_what_only_jax_has_comes_back_and_order_and_strides_do_not_matter() -> N
         assert (back.dtype, back.tolist()) == (array.dtype, array.tolist())
     np.testing.assert_array_equal(there_and_back(strided), strided)
     np.testing.assert_array_equal(there_and_back(jax.random.key(3)), jax.random.key_data(jax.random.key(3)))
+
+
+def test_bytes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 bytes aren't an array"):
+        rebuild_array({"dtype": "<f4", "shape": [1]}, memoryview(bytearray(3)))

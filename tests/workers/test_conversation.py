@@ -79,6 +79,20 @@ def test_of_much_the_rest_is_dropped_and_that_is_said_once(pipe: Pipe, capsys: p
     assert len(output.text()) == TAIL_BYTES
 
 
+@pytest.mark.parametrize("stderr", [None, "closed"])
+def test_without_a_standard_error_nothing_is_lost(pipe: Pipe, stderr: str | None, monkeypatch, tmp_path: Path) -> None:
+    closed = (tmp_path / "file").open("w")
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed if stderr else None)
+    output, write = pipe
+    output.begin(is_passed_on=True)
+
+    write(b"words")
+    output.drain()
+
+    assert output.text() == "words"
+
+
 # ---- stacks -----------------------------------------------------------------------------------------------------
 
 DUMP = f"""
