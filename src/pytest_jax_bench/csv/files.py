@@ -263,7 +263,8 @@ def read(path: Path) -> Rows:
         FormatError: it is not the CSV file of a test, or a newer benchax wrote it.
     """
     content = _load(path)
-    parsed = [(text, parse(text, content.form)) for text in _texts_of_rows(content)]
+    texts = [text for text in content.lines if text.strip() and not text.lstrip().startswith("#")]
+    parsed = [(text, parse(text, content.form)) for text in texts]
     if damaged := [text for text, row in parsed if row is None]:
         example = " ".join(damaged[0].split())[:80]
         warnings.warn(f"{path}: {_count(damaged)} left out, such as {example!r}", stacklevel=2)
@@ -280,10 +281,6 @@ def newest_heads(path: Path) -> list[dict[str, Any]]:
 
 def _count(damaged: Sequence[str]) -> str:
     return "1 damaged line is" if len(damaged) == 1 else f"{len(damaged)} damaged lines are"
-
-
-def _texts_of_rows(content: Content) -> list[str]:
-    return [text for text in content.lines if text.strip() and not text.lstrip().startswith("#")]
 
 
 def _load(path: Path) -> Content:

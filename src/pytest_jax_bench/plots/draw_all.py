@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -297,18 +296,14 @@ def _plots_of_users() -> Iterator[None]:
     matplotlib = require("matplotlib", doing="drawing")
     if "MPLBACKEND" not in os.environ:
         matplotlib.use("agg")
-    before = _open_figures()
+    pyplot = require("matplotlib.pyplot", doing="drawing")
+    before = set(pyplot.get_fignums())
     try:
         with matplotlib.rc_context():
             yield
     finally:
-        for number in _open_figures() - before:
-            sys.modules["matplotlib.pyplot"].close(number)
-
-
-def _open_figures() -> set[int]:
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    return set(pyplot.get_fignums()) if pyplot else set()
+        for number in set(pyplot.get_fignums()) - before:
+            pyplot.close(number)
 
 
 # ---- for another process ---------------------------------------------------------------------------------------
