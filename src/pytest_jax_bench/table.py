@@ -20,14 +20,15 @@ Record = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 TITLES = {
-    "compile": "Compile",
-    "jit": "Jit-Run",
-    "run": "Run",
-    "eager": "Eager-Run",
-    "jit_peak_bytes": "Jit-Peak",
-    "jit_constants_bytes": "Jit-Const",
-    "eager_peak_bytes": "Eager-Peak",
+    "Compile": "compile",
+    "Jit-Run": "jit",
+    "Run": "eager",
+    "Eager-Run": "eager",
+    "Jit-Peak": "jit_peak_bytes",
+    "Jit-Const": "jit_constants_bytes",
+    "Eager-Peak": "eager_peak_bytes",
 }
+"""The metric of each column. A function that isn't jitted is a run of its own kind if nobody called it eager."""
 LEAST_BYTES = {"jit_constants_bytes": 100_000}
 """Smaller constants are of no interest."""
 LONGEST = 60
@@ -59,12 +60,13 @@ def tabulate_records(
     records: Sequence[Record], name: Callable[[Record], str] = lambda record: record["nodeid"]
 ) -> SummaryTable:
     """A row for each record, without the columns that no record fills."""
-    names = ("Test", "C.Run", "Tag", *TITLES.values(), "Status")
+    names = ("Test", "C.Run", "Tag", *TITLES, "Status")
     return SummaryTable(names, tuple(_list_cells(record, name(record)) for record in records)).without_empty_columns()
 
 
 def _list_cells(record: Record, name: str) -> tuple[SummaryCell, ...]:
     new, old = record["row"], record["reference"]
+    other = "Eager-Run" if record.get("is_run") else "Run"
     run = str(new["commit_run"])
     if old is not None:
         is_same = old["commit"].removesuffix("+") == new["commit"].removesuffix("+")
@@ -73,7 +75,7 @@ def _list_cells(record: Record, name: str) -> tuple[SummaryCell, ...]:
         SummaryCell(truncate(name, math.inf)),
         SummaryCell(run),
         SummaryCell(truncate(new["tag"], LONGEST)),
-        *(_number(record, metric) for metric in TITLES),
+        *(SummaryCell("") if title == other else _number(record, metric) for title, metric in TITLES.items()),
         status_of(record),
     )
 
@@ -85,11 +87,6 @@ def truncate(text: str, longest: float) -> str:
 
 
 def _number(record: Record, metric: str) -> SummaryCell:
-    # A function that isn't jitted is a run of its own kind where nobody called it eager.
-    if metric in ("run", "eager"):
-        if (metric == "run") is not bool(record.get("is_run")):
-            return SummaryCell("")
-        metric = "eager"
     new, old = _value(record["row"], metric), _value(record["reference"], metric)
     if new is None or max(new, old or 0) < LEAST_BYTES.get(metric, 0):
         return SummaryCell("")
@@ -97,9 +94,7 @@ def _number(record: Record, metric: str) -> SummaryCell:
     text = (
         _time(new, old, _spread(record, metric)) if is_time else _size(new, old, record.get("ranges", {}).get(metric))
     )
-    if old is None:
-        return SummaryCell(text)
-    verdict = record["verdicts"][metric][0]
+    verdict = "same" if old is None else record["verdicts"][metric][0]
     if verdict in ("same", "unclear"):
         return SummaryCell(text, STYLES[verdict])
     if not is_time and " -> " not in text:  # a difference that isn't seen is none
