@@ -174,26 +174,26 @@ class BenchData:
 
     def __str__(self) -> str:
         c = self.columns
-        tag = f" #{c['tag']}" if c.get("tag") not in (None, "", "base") else ""
-        commit = f"   commit {c['commit']}" if c.get("commit") else ""
-        run = f", run {c['commit_run']}" if c.get("commit_run", -1) >= 0 else ""
+        tag = f" #{c['tag']}" if c["tag"] not in ("", "base") else ""
+        commit = f"   commit {c['commit']}" if c["commit"] else ""
+        run = f", run {c['commit_run']}" if c["commit_run"] >= 0 else ""
         named = [f"  {name:<{NAME_WIDTH}} {text}".rstrip() for name, text in self._lines()]
         return "\n".join([f"{self.name or 'JaxBench'}{tag}{commit}{run}", *named])
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         c = self.columns
-        if c.get("status", "ok") != "ok":
+        if c["status"] not in ("ok", ""):
             yield c["status"], c["message"]
-        if math.isfinite(total_ms := c.get("compile_ms", math.nan)):
+        if math.isfinite(total_ms := c["compile_ms"]):
             stages = self.jit.stages if self.jit else None
             parts = {"trace": stages.trace_s, "lower": stages.lower_s, "compile": stages.compile_s} if stages else {}
             text = " + ".join(f"{name} {units.seconds(s)}" for name, s in parts.items() if s is not None)
             yield "compile", f"{units.seconds(total_ms / 1e3)}   {text}"
         for kind, m in (("jit", self.jit), ("eager", self.eager)):
-            if math.isfinite(median_ms := c.get(f"{kind}_median_ms", math.nan)):
+            if math.isfinite(median_ms := c[f"{kind}_median_ms"]):
                 yield kind, f"{units.seconds(median_ms / 1e3)}   {self._spread(kind, m)}"
         for label, column in SIZES.items():
-            if c.get(column, -1) >= 0:
+            if c[column] >= 0:
                 yield label, units.size(c[column])
         for note in self.notes:
             yield "note", note

@@ -282,7 +282,7 @@ def _accepted_by(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
     def is_accepted(value: Any) -> bool:
         try:
             return bool(read(value))
-        except (AttributeError, ValueError):
+        except (AttributeError, TypeError, ValueError):
             return False
 
     return is_accepted

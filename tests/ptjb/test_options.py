@@ -103,6 +103,7 @@ def test_options_that_are_not_permitted_end_the_session_before_it_begins(options
         ("timeout_s=0", "invalid timeout_s=0 of the marker ptjb\nexpected a time above 0, such as 0.5"),
         ("3", "without a name"),
         ("timer='wal'", "timer='wal'"),
+        ("timer=3", "invalid timer=3 of the marker ptjb\nexpected some of auto"),
         ("only_last=1", "expected True or False"),
     ],
 )
