@@ -108,11 +108,7 @@ class Space:
 
     def count_by_plane(self) -> Counter[str]:
         """The number of events of each plane."""
-        counts = np.bincount(self.line, minlength=len(self.lines)).tolist()
-        found = Counter[str]()
-        for line, count in zip(self.lines, counts, strict=True):
-            found[line.plane] += count
-        return found
+        return Counter(self.lines[line].plane for line in self.line.tolist())
 
     def count_events(self, begin_ps: int, end_ps: int) -> int:
         """Counts the events that begin between the two times."""

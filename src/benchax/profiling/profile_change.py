@@ -112,13 +112,9 @@ def _of_another_type(old: Mapping[Origin, Sequence[Op]], new: Mapping[Origin, Se
 
     It maps an origin only if there is one of each.
     """
-    gone, come = [key for key in old if key not in new], [key for key in new if key not in old]
-    found: dict[Origin, Origin] = {}
-    for key in come:
-        theirs = [other for other in gone if _without_type(other) == _without_type(key)]
-        if len(theirs) == 1 and sum(_without_type(other) == _without_type(key) for other in come) == 1:
-            found[key] = theirs[0]
-    return found
+    gone = group_by((key for key in old if key not in new), _without_type)
+    come = group_by((key for key in new if key not in old), _without_type)
+    return {keys[0]: gone[same][0] for same, keys in come.items() if len(keys) == len(gone.get(same, ())) == 1}
 
 
 def _without_type(key: Origin) -> Origin:

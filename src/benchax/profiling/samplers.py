@@ -469,11 +469,10 @@ def _place_of(frame: FrameType) -> _Place:
     owner = owner_of(file)
     if is_generated(file) and not _is_of_command_line(frame):
         owner = "python"  # what dataclasses make of a class, and the like
-    is_own = owner == "user"
-    is_iterator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
+    is_generator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
     at = code.co_code[frame.f_lasti] if 0 <= frame.f_lasti < len(code.co_code) else None
     found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, at == _FOR, at in _JUMPS)
     iterating = encode((found._replace(is_iterating=True),))
-    is_iterator = is_iterator or code.co_name == "__next__"
-    _places[key] = _Place(code, encode((found,)), iterating, is_own, owner == "benchax", is_iterator)
+    is_iterator = is_generator or code.co_name == "__next__"
+    _places[key] = _Place(code, encode((found,)), iterating, owner == "user", owner == "benchax", is_iterator)
     return _places[key]

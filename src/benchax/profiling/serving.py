@@ -232,16 +232,13 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
 
     def _accept(self) -> None:
         with self._listener:
-            while True:
+            while not self._closed.is_set():
                 try:
                     connection = self._listener.accept()
-                    if self._closed.is_set():
-                        return
                     # A silent connection blocks this thread, and nothing else, until it closes.
                     threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
                 except (OSError, RuntimeError):  # no file descriptors, or no threads, are left for now
-                    if self._closed.wait(1.0):
-                        return
+                    self._closed.wait(1.0)
 
     def _converse(self, connection: Connection) -> None:
         # An exception means that the client is gone or has no key. benchax is a guest in the user's program: a

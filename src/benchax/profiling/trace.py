@@ -11,7 +11,7 @@ import ast
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import mean
@@ -213,8 +213,9 @@ _DROPPED = re.compile(r"drop|truncat|overflow|too many|exceed", re.IGNORECASE)
 def _remarks(space: Space, found: Operations, options: Mapping[str, object]) -> Iterator[Remark]:
     for text in space.said:
         if _DROPPED.search(text):
-            message = f"events are missing from this trace, so all sums are too small: {text}"
-            yield Remark("events-dropped", "error", message)
+            yield Remark(
+                "events-dropped", "error", f"events are missing from this trace, so all sums are too small: {text}"
+            )
         else:
             yield Remark("profiler-warning", "warning", f"the profiler says: {text}")
     if not len(found):
@@ -237,14 +238,24 @@ def _remarks(space: Space, found: Operations, options: Mapping[str, object]) -> 
             "the mark of the end. They took at least the time that is counted",
         )
     if not space.hosts:
-        text = "the trace does not end with the name of a host, as those of JAX do: perhaps it was cut"
-        yield Remark("maybe-cut", "warning", text)
+        yield Remark(
+            "maybe-cut",
+            "warning",
+            "the trace does not end with the name of a host, as those of JAX do: perhaps it was cut",
+        )
     if len(space) >= VIEWER_EVENTS:
-        text = f"{len(space)} events: this table counts all of them, but the files for Perfetto hold about "
-        yield Remark("viewer-cut", "warning", f"{text}{VIEWER_EVENTS}, as JAX cuts them there")
+        yield Remark(
+            "viewer-cut",
+            "warning",
+            f"{len(space)} events: this table counts all of them, but the files for Perfetto hold about "
+            f"{VIEWER_EVENTS}, as JAX cuts them there",
+        )
     if any(device.startswith("tpu") for device in found.devices):
-        text = "reading traces of TPUs is written from the source of XLA and was not tried on such a device"
-        yield Remark("unverified", "warning", text)
+        yield Remark(
+            "unverified",
+            "warning",
+            "reading traces of TPUs is written from the source of XLA and was not tried on such a device",
+        )
 
 
 def _reason(space: Space, options: Mapping[str, object]) -> str:
@@ -406,7 +417,7 @@ def _short_text(line: Instruction) -> str:
     return f"%{line.name} = {hlo.plain_shape(line.shape)} {line.opcode}{line.operands}{''.join(kept)}"
 
 
-def work_of_calls(module: Module, seen: Collection[str]) -> dict[str, Work]:
+def work_of_calls(module: Module, seen: set[str]) -> dict[str, Work]:
     """Name of an operation → the work of one call; only of those whose work is known.
 
     If the trace shows the operations inside a loop, the loop itself has no work. Its operations count call by call, so
@@ -416,18 +427,14 @@ def work_of_calls(module: Module, seen: Collection[str]) -> dict[str, Work]:
         seen: names of the operations of this program that the trace has.
     """
     found: dict[str, Work] = {}
-    names = set(seen)
     for computation in module.computations.values():
         for each in computation.instructions:
-            if each.name not in names or is_opaque(each):
-                continue
-            if each.opcode in _OUTER and names_inside(module, each) & names:
-                found[each.name] = Work()
-                continue
-            adder = Adder(module)  # one for each, for its restrictions
-            work = adder.instruction(computation, each, is_fused=False)
-            if not adder.restrictions:
-                found[each.name] = work
+            if each.name in seen and not is_opaque(each):
+                adder = Adder(module)  # one for each, for its restrictions
+                is_outer = each.opcode in _OUTER and names_inside(module, each) & seen
+                work = Work() if is_outer else adder.instruction(computation, each, is_fused=False)
+                if not adder.restrictions:
+                    found[each.name] = work
     return found
 
 
