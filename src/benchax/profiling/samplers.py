@@ -22,6 +22,7 @@ The backend must have been started: a reading would start it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import gzip
 import inspect
@@ -32,7 +33,7 @@ import threading
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
@@ -42,6 +43,7 @@ import jax
 import psutil
 
 from benchax.errors import FormatError
+from benchax.grouping import group_by
 from benchax.profiling.host_thread import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.protobuf import ProtoMessage
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
@@ -130,10 +132,8 @@ def live_arrays() -> list[jax.Array]:
 def live() -> Live:
     """Returns the arrays that are alive now. It collects garbage first: arrays that only a cycle holds are no leak."""
     gc.collect()
-    sizes: dict[tuple[tuple[int, ...], str], list[int]] = defaultdict(list)
-    for array in live_arrays():
-        sizes[tuple(array.shape), str(array.dtype)].append(array.nbytes)
-    return {kind: (len(each), sum(each)) for kind, each in sizes.items()}
+    kinds = group_by(live_arrays(), lambda array: (tuple(array.shape), str(array.dtype)))
+    return {kind: (len(arrays), sum(array.nbytes for array in arrays)) for kind, arrays in kinds.items()}
 
 
 def live_bytes(arrays: Live) -> int:
@@ -369,8 +369,8 @@ class StackSampler(PacedSampler):
     def __init__(self, which: Callable[[], int] = main_thread) -> None:
         super().__init__(which=which)
         self.taken = 0
-        self._clock: _ThreadClock | None = None
-        self._before: tuple[int, int] | None = None
+        self._before: dict[int, tuple[int, int]] = {}
+        """Thread → what it had used at its last sample, and when that was."""
 
     def sample(self, frame: FrameType, late_s: float) -> None:
         self.taken += 1
@@ -384,33 +384,29 @@ class StackSampler(PacedSampler):
         annotate(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us)
 
     def _processor_time(self) -> dict[str, int]:
-        """Returns the thread's processor time since the last sample, and the time since that sample."""
-        if self._clock is None or self._clock.thread != self.thread:
-            self._clock, self._before = _ThreadClock(self.thread), None
-        used, now = self._clock.read(), time.perf_counter_ns()
-        before, self._before = self._before, (used, now)
+        """Returns the thread's processor time since its last sample, and the time since that sample."""
+        used, now = _used_ns(self.thread), time.perf_counter_ns()
+        before, self._before[self.thread] = self._before.get(self.thread), (used, now)
         return {} if before is None else {"cpu_us": (used - before[0]) // 1000, "since_us": (now - before[1]) // 1000}
 
 
-class _ThreadClock:
-    """Nanoseconds in which a thread ran or was ready to run, if the system reports it; otherwise nanoseconds in which
-    it ran.
+def _used_ns(thread: int) -> int:
+    """How long a thread ran or was ready to run, if the system reports it; otherwise how long it ran.
 
     On a busy machine, a thread that computes is off the processor for a part of the time, although it waits for
     nothing.
     """
+    if (file := _schedstat_of(thread)) is None:
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(thread))
+    return sum(map(int, file.read_bytes().split()[:2]))
 
-    def __init__(self, thread: int) -> None:
-        self.thread = thread
-        native = next((one.native_id for one in threading.enumerate() if one.ident == thread), None)
-        # Linux: nanoseconds on a processor, nanoseconds in the queue for one, and how often.
-        self._file = Path(f"/proc/self/task/{native}/schedstat")
-        self._is_told = self._file.exists()
 
-    def read(self) -> int:
-        if not self._is_told:
-            return time.clock_gettime_ns(time.pthread_getcpuclockid(self.thread))
-        return sum(map(int, self._file.read_bytes().split()[:2]))
+@functools.lru_cache(maxsize=16)
+def _schedstat_of(thread: int) -> Path | None:
+    """Returns Linux's file with nanoseconds on a processor, nanoseconds in the queue for one, and how often."""
+    native = next((one.native_id for one in threading.enumerate() if one.ident == thread), None)
+    file = Path(f"/proc/self/task/{native}/schedstat")
+    return file if file.exists() else None
 
 
 def describe_stack(frame: FrameType | None) -> str:
