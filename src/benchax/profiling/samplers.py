@@ -96,8 +96,7 @@ def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemo
     """A column for each line, that which held most at some time first. None: this reading was not made."""
     most: Counter[str] = Counter()
     for reading in readings:
-        for line, size in (reading or {}).items():
-            most[line] = max(most[line], size)
+        most |= Counter(reading)  # the larger one of each line
     kept: dict[str, tuple[str, ...]] = {line: (line,) for line, _ in most.most_common(MOST_LINES)}
     if rest := tuple(line for line in most if line not in kept):
         kept[OTHERS] = rest

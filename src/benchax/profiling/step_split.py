@@ -549,12 +549,13 @@ def _kinds(
     count = np.bincount(samples.stack[known], minlength=len(samples.stacks))
     total = np.bincount(samples.stack[known], on_processor[known], len(samples.stacks))
     shares = np.where(count, total / np.maximum(count, 1), on_average).tolist()
-    outer = anchor or _common(samples.stacks)
+    outer = [frame for frame in anchor if frame.owner == "user"] if anchor else _common(samples.stacks)
     kind_of = [_kind(stack, share, outer) for stack, share in zip(samples.stacks, shares, strict=True)]
     return np.array(kind_of, "U8")[samples.stack]
 
 
-def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[SampledFrame, ...]) -> PartKind:
+def _kind(stack: Sequence[SampledFrame], on_processor: float, anchor: Sequence[SampledFrame]) -> PartKind:
+    """`anchor`: the user's frames around the loop."""
     if not stack:
         return "unseen"
     is_waiting = on_processor < ON_PROCESSOR  # of NaN, not known, it is not
@@ -565,13 +566,12 @@ def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[Sa
     shared = _shared(own, anchor)
     # Include the frame that begins the steps: `step(w, next(batches))` is one line.
     inner = own[: len(own) - shared]
-    is_same_line = 0 < shared == sum(frame.owner == "user" for frame in anchor)
+    is_same_line = 0 < shared == len(anchor)
     loop = [*inner[-1:], *(own[len(own) - shared :][:1] if is_same_line else ())]
-    if any(frame.is_iterating for frame in loop) or (is_waiting and any(frame.is_iterating for frame in inner)):
+    is_loading = any(frame.is_iterating for frame in inner) or any(frame.file.endswith(LOADERS) for frame in library)
+    if any(frame.is_iterating for frame in loop) or (is_waiting and is_loading):
         return "input"
-    if is_waiting:
-        return "input" if any(frame.file.endswith(LOADERS) for frame in library) else "waiting"
-    return "python"
+    return "waiting" if is_waiting else "python"
 
 
 def _shared(own: Sequence[SampledFrame], anchor: Sequence[SampledFrame]) -> int:
@@ -579,22 +579,17 @@ def _shared(own: Sequence[SampledFrame], anchor: Sequence[SampledFrame]) -> int:
 
     The loop's own frame does not count: its line differs.
     """
-    theirs = [frame for frame in anchor if frame.owner == "user"]
-    same = 0
-    for mine, other in zip(reversed(own), reversed(theirs), strict=False):
-        if (mine.file, mine.line, mine.function) != (other.file, other.line, other.function):
-            break
-        same += 1
-    return same
+    pairs = zip(reversed(own), reversed(anchor), strict=False)
+    return len(list(itertools.takewhile(lambda pair: pair[0][:3] == pair[1][:3], pairs)))  # file, line, function
 
 
-def _common(stacks: Sequence[tuple[SampledFrame, ...]]) -> tuple[SampledFrame, ...]:
+def _common(stacks: Sequence[tuple[SampledFrame, ...]]) -> list[SampledFrame]:
     """Where it is not known where a step begins: the calls that all samples share."""
     own = [frames for stack in stacks if (frames := [frame for frame in stack if frame.owner == "user"])]
     least = own[0] if own else []
     for other in own[1:]:
         least = least[len(least) - _shared(other, least) :]
-    return tuple(least)
+    return least
 
 
 def list_lines(
