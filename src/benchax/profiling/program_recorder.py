@@ -23,7 +23,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -153,31 +153,21 @@ GROWN = 2 * FIRST_GROWTH
 """At least, before a program is looked at again that has grown by itself, as it may do so again."""
 
 
-class RecordingGrowth:
-    """Tracks the recordings of this process, one after another."""
+def watch_growth(limit: int | None) -> Iterator[int | None]:
+    """Yields how much this process has grown since the first look, if that is enough to look at the recording. Else it
+    yields None. Ask for the next one every now and then, while nothing is compiled: what a compiler takes are no
+    events.
 
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-        self._before = self._growth = self._steadily = 0
-        self._limit: int | None = None
-
-    def begin(self) -> None:
-        """A recording begins; or JAX has compiled something, and what a compiler takes are no events."""
-        self._before = self._process.memory_info().rss
-        self._growth = self._steadily = 0
-
-    def is_enough(self) -> bool:
-        """To be asked every now and then, while nothing is compiled."""
-        earlier, self._growth = self._growth, self._process.memory_info().rss - self._before
-        self._steadily = self._steadily + 1 if self._growth - earlier >= LEAST_GROWTH else 0
-        is_large = self._growth >= MOST_GROWTH or self._steadily >= STEADILY
-        return is_large and self._growth >= (FIRST_GROWTH if self._limit is None else self._limit)
-
-    def is_of_events(self, n_events: int) -> bool:
-        """Was it, in a recording that was ended for it? How far the next one may grow depends on it."""
-        found = n_events >= FIRST_EVENTS
-        self._limit = MOST_GROWTH if found else max(GROWN, 2 * self._growth)
-        return found
+    Args:
+        limit: what is enough. None: `FIRST_GROWTH`.
+    """
+    process = psutil.Process()
+    before, growth, steadily = process.memory_info().rss, 0, 0
+    while True:
+        earlier, growth = growth, process.memory_info().rss - before
+        steadily = steadily + 1 if growth - earlier >= LEAST_GROWTH else 0
+        is_large = growth >= MOST_GROWTH or steadily >= STEADILY
+        yield growth if is_large and growth >= (FIRST_GROWTH if limit is None else limit) else None
 
 
 # ---- the pace while nothing is recorded -------------------------------------------------------------------------
@@ -352,9 +342,11 @@ class Recorder:
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
         self.segment_began = self.due = math.inf
-        self.growth = RecordingGrowth()
-        self.is_early = False
-        """The recording under way is looked at before its time is over, because the process has grown."""
+        self.growth_limit: int | None = None
+        """Bytes after which a later recording is looked at. None: this is the first one."""
+        self.growing = watch_growth(self.growth_limit)
+        self.grown: int | None = None
+        """The recording under way is looked at before its time is over, because the process has grown by so much."""
         self.best = SeenSteps(0, None, 0, -1.0)
         """The steps of the recording that is kept."""
         self.is_wanted = threading.Event()
@@ -395,7 +387,7 @@ class Recorder:
             return
         self.last_compiled = perf_counter()
         if self.recording is not None:
-            self.growth.begin()
+            self.growing = watch_growth(self.growth_limit)
         if not self.is_asked:
             self.is_asked = True
             wait_s = self.wish.start_after_s - (perf_counter() - self.imported)
@@ -432,12 +424,12 @@ class Recorder:
             recorded = session(folder=folder, keeps_memory=self.wish.keeps_memory, memory_s=memory_s)
             self.recording = self.open.enter_context(recorded)
             self.found.attempts += 1
-            self.segment_began, self.is_early = perf_counter(), False
+            self.segment_began, self.grown = perf_counter(), None
             self.due = self.segment_began + self.lasting_s
             if self.found.began_s is None:
                 self.found.began_s = self.segment_began - self.imported
                 self._tell(f"recording for {seconds(self.lasting_s, 2)}")
-            self.growth.begin()
+            self.growing = watch_growth(self.growth_limit)
             if self.wish.samples_stack:
                 for text, elapsed_us in self.earlier_marks:
                     annotate(text, elapsed_us=elapsed_us, before=1)
@@ -470,10 +462,10 @@ class Recorder:
         if self.is_compiling:
             self.due = now + self.lasting_s if now >= self.due else self.due
         elif self.wish.least_steps:
-            self.is_early = self.growth.is_enough()
+            self.grown = next(self.growing)
         else:
             self.due = max(self.due, self.last_compiled + self.lasting_s)
-        return self.is_early or now >= min(self.due, self.segment_began + MOST_TIMES * self.lasting_s)
+        return self.grown is not None or now >= min(self.due, self.segment_began + MOST_TIMES * self.lasting_s)
 
     def _goes_on(self) -> bool:
         """Ends this recording, and begins another one where it did not hold enough steps."""
@@ -543,8 +535,10 @@ class Recorder:
             seen = look(recorded.xspace)
             since_s = perf_counter() - self.imported
             again_s = next_duration(seen, recorded_s, since_s, self.wish.least_steps)
-            if self.is_early and not self.growth.is_of_events(seen.n_events):
-                again_s = self.wish.duration_s
+            if self.grown is not None:
+                is_of_events = seen.n_events >= FIRST_EVENTS
+                self.growth_limit = MOST_GROWTH if is_of_events else max(GROWN, 2 * self.grown)
+                again_s = again_s if is_of_events else self.wish.duration_s
             if again_s is not None:
                 steps = f"{seen.count} of {self.wish.least_steps} steps of a loop seen"
                 self._tell(f"{steps}; recording for another {seconds(again_s, 2)}")
@@ -559,7 +553,7 @@ class Recorder:
             elif old is not None:
                 shutil.rmtree(Path(old).parent, ignore_errors=True)
             self.found.xplane, self.best = file, seen
-            self.found.is_full = self.is_early and again_s is None
+            self.found.is_full = self.grown is not None and again_s is None
             self.found.began_s = self.segment_began - self.imported
             self.found.recorded_s, self.found.stop_s = recorded_s, recorded.stop_s
         elif file != self.found.xplane:

@@ -168,14 +168,15 @@ def run_paced(
         cost_s: the processor time that the first call is expected to take.
         recent: the weight of the last call in what the next one is expected to take.
     """
+    pause_s = interval_s
     while True:
-        pause_s = max(interval_s, cost_s / most_share)
         due, used = time.perf_counter() + pause_s, time.thread_time()
         if over.wait(pause_s):
             return
         with contextlib.suppress(Exception):
             look(time.perf_counter() - due)
         cost_s += recent * (time.thread_time() - used - cost_s)
+        pause_s = max(interval_s, cost_s / most_share)
 
 
 class Sampler:
