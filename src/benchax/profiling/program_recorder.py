@@ -346,7 +346,7 @@ class Recorder:
         """Bytes after which a later recording is looked at. None: this is the first one."""
         self.growing = watch_growth(self.growth_limit)
         self.grown: int | None = None
-        """The recording under way is looked at before its time is over, because the process has grown by so much."""
+        """The recording under way is looked at before its time is over, because the process has grown by this much."""
         self.best = SeenSteps(0, None, 0, -1.0)
         """The steps of the recording that is kept."""
         self.is_wanted = threading.Event()
@@ -450,7 +450,9 @@ class Recorder:
         most_s = LOOK_EVERY_S if self.wish.least_steps else threading.TIMEOUT_MAX
         while not self.is_wanted.wait(min(max(0.0, self.due - perf_counter()), most_s)):
             with self.lock:
-                if not self.found.stopped_by and self._is_enough() and not self._goes_on():
+                is_over = not self.found.stopped_by and self._is_enough()
+                # `stop` says that the only recording is over before it writes it: a worker makes no more calls then.
+                if is_over and not (self.wish.least_steps and self._goes_on()):
                     self.stop("duration")
 
     def _is_enough(self) -> bool:
