@@ -260,8 +260,7 @@ class Benchmark:
 
     def _case(self, params: dict[str, Any]) -> Case:
         case_id = replace(self.template.id, params=tuple((k, param_value(v)) for k, v in params.items()))
-        inputs = functools.partial(_inputs, self.args, params)
-        case = replace(self.template, inputs=inputs, id=case_id)
+        case = replace(self.template, inputs=functools.partial(_inputs, self.args, params), id=case_id)
         return case.with_mode(self.mode).with_mesh(self.mesh)
 
 

@@ -189,8 +189,7 @@ def resolve_target(target: str) -> Callable[..., Any]:
         raise UsageError(
             f"cannot read {target!r} as a target", "module:function or file.py:function, such as jax.numpy:sort"
         )
-    module = import_file(Path(where)) if where.endswith(".py") else _import_module(where)
-    found: Any = module
+    found: Any = import_file(Path(where)) if where.endswith(".py") else _import_module(where)
     for name in attribute.split("."):
         if not hasattr(found, name):
             names = [n for n in dir(found) if not n.startswith("_")]

@@ -205,6 +205,8 @@ _KINDS: dict[Any, tuple[str, Any]] = {
     collections.abc.Callable: ("a function", collections.abc.Callable),
 }
 """Annotation → how a message calls such values, and the types that pass for it."""
+_OPEN: tuple[object, ...] = (Any, inspect.Parameter.empty)
+"""Any value passes for them."""
 _FEW = 100
 """The number of members of a collection that are checked."""
 
@@ -259,18 +261,16 @@ def _read_kind(hint: Any) -> Kind:
         words = f"a list of {_KINDS[parts[0]][0].removeprefix('a ')}s" if parts and parts[0] in _KINDS else "a list"
         return Kind(words, lambda v: _fits_collection(v, origin, parts))
     # A value cannot be asked for some protocols.
-    is_open = kind in (Any, inspect.Parameter.empty) or getattr(kind, "_is_protocol", False)
-    if isinstance(kind, type) and not is_open:
-        return Kind(kind.__name__, lambda v: isinstance(v, kind))
-    return Kind(str(hint), lambda v: True)
+    if not isinstance(kind, type) or kind in _OPEN or getattr(kind, "_is_protocol", False):
+        return Kind(str(hint), lambda v: True)
+    return Kind(kind.__name__, lambda v: isinstance(v, kind))
 
 
 def _fits_collection(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 0) > 0:
         return isinstance(value, str) and parts[:1] == (str,)
     if isinstance(value, list | tuple | set | frozenset) and parts and origin is not tuple:
-        fits = _read_kind(parts[0]).fits
-        return all(map(fits, [*value][:_FEW]))  # pyright: ignore[reportUnknownArgumentType]
+        return all(map(_read_kind(parts[0]).fits, [*value][:_FEW]))  # pyright: ignore[reportUnknownArgumentType]
     return True
 
 

@@ -28,9 +28,7 @@ from benchax.comparing.sequential import Effort
 from benchax.discovery import collect, split_setting
 from benchax.errors import UsageError
 from benchax.options import resolve, split_names
-from benchax.progress import Listener
 from benchax.reporting.experiment import document
-from benchax.results.experiment import Experiment
 
 EXAMPLE = "benchax experiment jax.numpy:sort f32[1000000]"
 
@@ -84,11 +82,16 @@ def experiment(
     case = _case(what or [], params or [], no_jit)
     resolved = resolve(command_line=options)
 
-    def try_variants(report: Listener) -> Experiment:
-        lab = WorkerLab(resolved, effort, report, begun_s)
-        return run_experiment(case, names, lab, settings, combine=combine, ablation=ablation)
-
-    found = with_progress(try_variants)
+    found = with_progress(
+        lambda report: run_experiment(
+            case,
+            names,
+            WorkerLab(resolved, effort, report, begun_s),
+            settings,
+            combine=combine,
+            ablation=ablation,
+        )
+    )
     plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:
         write_text(output, plain + "\n")

@@ -36,7 +36,6 @@ from benchax.cli.console import (
     Pattern,
     WhatOrCommand,
     at_terminal,
-    check_writable,
     collect_cases,
     line,
     note,
@@ -147,7 +146,6 @@ def profile(
         )
     if serve is not None:
         _check_served(command, output, memory, as_json, compare, xprof, nsys, html)
-    check_writable(html)
     if html is not None and (nsys or xprof):
         raise UsageError(
             f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of benchax", "one of them"
@@ -556,7 +554,7 @@ def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
         elif not wanted.as_json or wanted.is_aside:
             show(_with_change(document(found, wanted.details), found, wanted), is_aside=wanted.is_aside)
         else:
-            line(_json_line(found, wanted))
+            show(_json_line(found, wanted))
     if wanted.as_json and wanted.is_aside and profiles:
         file = (wanted.output or Path()) / "profile.json"
         write_text(file, "".join(_json_line(found, wanted) + "\n" for found in profiles))

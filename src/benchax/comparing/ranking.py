@@ -48,8 +48,7 @@ def share_places(order: Sequence[T], is_apart: Callable[[T, T], bool]) -> list[i
     """
     places: list[int] = []
     for i, one in enumerate(order):
-        is_new = not places or is_apart(order[places[-1] - 1], one)
-        places.append(i + 1 if is_new else places[-1])
+        places.append(i + 1 if not places or is_apart(order[places[-1] - 1], one) else places[-1])
     return places
 
 
