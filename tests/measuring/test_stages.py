@@ -308,6 +308,19 @@ def test_programs_go_once_there_are_many_new_ones() -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_a_few_stay() -> None:
+    def call() -> object:
+        return jax.block_until_ready(jnp.sin(x))
+
+    x = jnp.ones(21)
+    assert compiled(call) == 1
+
+    release_programs()
+
+    assert compiled(call) == 0
+
+
+@pytest.mark.usefixtures("few")
 def test_no_backend_is_started_to_look() -> None:
     """On an accelerator the process that only sends jobs to workers would take their memory."""
     look = "from benchax.measuring.prepare import release_programs; release_programs()"
