@@ -285,6 +285,7 @@ def test_a_floor_from_a_disturbed_moment_is_not_shown(monkeypatch: pytest.Monkey
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.clear_caches()
+    jax.block_until_ready(jnp.ones(3))  # without a backend the count is 0
     monkeypatch.setattr(stages, "MOST", 5)
     monkeypatch.setattr(stages, "_kept", count_programs())
 
