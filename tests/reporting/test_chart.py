@@ -57,6 +57,16 @@ def test_an_interval_that_goes_on_beyond_the_axis_ends_in_an_arrow() -> None:
     assert arrows == [[], ["$↑$"]]
 
 
+def test_a_legend_names_every_series_whatever_its_name() -> None:
+    """matplotlib leaves out what begins with an underscore, and reads dollars as formulas."""
+    marks = tuple(Points((0,), (1.0,), label=name) for name in ("_step", r"$\frac{$", "g"))
+
+    drawn = figures.draw(Chart(Axis(), Axis(), marks, has_series=True))
+
+    drawn.draw_without_rendering()
+    assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == [" _step", r"\$\frac{\$", "g"]
+
+
 def test_a_series_over_sizes_has_logarithmic_axes_in_words_and_a_limit() -> None:
     """Of a log-log chart: its ticks read as times, not as powers of ten."""
     chart = Chart(

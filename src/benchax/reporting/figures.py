@@ -108,7 +108,7 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
             _draw_points(axes, mark, chart)
         case Line():
             look = {"color": _color(mark, chart), "linewidth": 1.1, "alpha": 0.75, "zorder": 2}
-            axes.plot(mark.x, mark.y, label=mark.label or None, **look)
+            axes.plot(mark.x, mark.y, label=_label(mark), **look)
         case Note():
             axes.annotate(
                 mark.text, (mark.x, mark.y), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
@@ -119,7 +119,7 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
             span(mark.low, mark.high, color=SHADE, linewidth=0, zorder=0)
         case Bars():
             lengths = [high - low for low, high in zip(mark.lows, mark.highs, strict=True)]
-            look = {"color": _color(mark, chart), "alpha": 0.85, "label": mark.label, "zorder": 2}
+            look = {"color": _color(mark, chart), "alpha": 0.85, "label": _label(mark), "zorder": 2}
             draw_all = axes.barh if mark.along == "x" else axes.bar
             draw_all(mark.places, lengths, mark.thickness, mark.lows, **look)
         case Cells():
@@ -153,14 +153,20 @@ def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
         axes.plot(
             *(pairs[::-1] if swap else pairs), linestyle="none", marker=SYMBOLS[points.symbol],
             markersize=6 if swap else 3.9, markerfacecolor="white" if points.is_hollow else color, color=color,
-            markeredgewidth=0.9, zorder=3, label=points.label,
+            markeredgewidth=0.9, zorder=3, label=_label(points),
         )  # fmt: skip
     missing = [place for place, value in zip(points.places, points.values, strict=True) if value is None]
     if missing:
         # Draw at the edge, in axis fractions: a coordinate of the axis would be a number that was not measured.
         edge, other = [0.02] * len(missing), axes.get_yaxis_transform() if swap else axes.get_xaxis_transform()
         where = (edge, missing) if swap else (missing, edge)
-        axes.scatter(*where, transform=other, marker="x", s=14, linewidth=0.9, color=color, label=points.label)
+        axes.scatter(*where, transform=other, marker="x", s=14, linewidth=0.9, color=color, label=_label(points))
+
+
+def _label(mark: Points | Line | Bars) -> str:
+    """matplotlib reads dollars as formulas, and hides in a legend what begins with an underscore."""
+    escaped = mark.label.replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def _color(mark: Points | Line | Bars, chart: Chart) -> str:

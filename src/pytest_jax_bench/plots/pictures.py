@@ -234,21 +234,20 @@ def _mark(series: Series, here: Any, places: Places, symbol: Symbol) -> Iterator
     columns = np.stack([places.at[series.rows], series.value, series.low, series.high])[:, here]
     columns = columns[:, np.argsort(columns[0], kind="stable")]
     known = columns[:, np.isfinite(columns[1])]
-    label = plain(series.label)
     if places.is_connected and known.shape[1] > 1:
         at, value = columns[:2].tolist()
-        yield Line(tuple(at), tuple(value), label)
+        yield Line(tuple(at), tuple(value), series.label)
     if known.size:
         at, value, *ends = known.tolist()
         intervals = tuple(pair if all(map(math.isfinite, pair)) else None for pair in zip(*ends, strict=True))
         along = "x" if places.is_below else "y"
-        yield Points(tuple(at), tuple(value), intervals, along, label, symbol=symbol, is_hollow=series.is_hollow)
+        yield Points(tuple(at), tuple(value), intervals, along, series.label, symbol=symbol, is_hollow=series.is_hollow)
 
 
 def _mark_failures(failed: Sequence[str], places: Places) -> list[Mark]:
     """Marks at the edge, for failures, which have no value."""
     at = tuple(float(place) for place, kind in zip(places.at, failed, strict=True) if kind)
-    label = plain("failed: " + ", ".join(dict.fromkeys(filter(None, failed))))
+    label = "failed: " + ", ".join(dict.fromkeys(filter(None, failed)))
     along = "x" if places.is_below else "y"
     return [Points(at, (None,) * len(at), along=along, label=label, style="bad")] if at else []
 
@@ -479,12 +478,6 @@ def short(text: Any, longest: int = LONGEST) -> str:
     """One line of at most `longest` columns, without the middle; unprintable characters become �."""
     line = "".join(c if c.isprintable() else "�" for c in one_line(str(text)))
     return cut_middle(line, longest) or "(empty)"
-
-
-def plain(text: str) -> str:
-    """`text` for matplotlib, which reads dollars as formulas, and hides in a legend what begins with an underscore."""
-    escaped = text.replace("$", r"\$")
-    return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def distinct(texts: Sequence[Any], longest: int = LONGEST) -> list[str]:
