@@ -28,7 +28,8 @@ TITLES = {
     "Jit-Const": "jit_constants_bytes",
     "Eager-Peak": "eager_peak_bytes",
 }
-"""The metric of each column. A function that isn't jitted is a run of its own kind, unless the test measures it as eager."""
+"""The metric of each column. A function that isn't jitted is a run of its own kind, unless the test measures it as
+eager."""
 LEAST_BYTES = {"jit_constants_bytes": 100_000}
 """Smaller constants are of no interest."""
 LONGEST = 60
