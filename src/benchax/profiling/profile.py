@@ -467,14 +467,15 @@ def session(
             annotate(MACHINE + fingerprint())
         sampler = None if memory_s is None else Sampler(memory_s).start()
         try:
-            yield recording
+            try:
+                yield recording
+            finally:
+                recording.timeline = sampler and sampler.stop()
         except BaseException:
             # The exception of the block matters more. End the recording, so that another one can begin.
             with contextlib.suppress(Exception):
                 _stop(place)
             raise
-        finally:
-            recording.timeline = sampler and sampler.stop()
         began = time.perf_counter_ns()
         _stop(place)
         recording.stop_s = (time.perf_counter_ns() - began) / 1e9
