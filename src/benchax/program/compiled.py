@@ -663,14 +663,12 @@ def _with_own_ffts(flops: float | None, hlo_text: str) -> float | None:
     the formula that we know."""
     if flops is None or " fft(" not in hlo_text:
         return flops
-    for computation in hlo.parse(hlo_text).computations.values():
-        for each in computation.instructions:
-            if each.opcode == "fft":
-                flops -= work.xla_fft_flops(computation, each)
-                flops += work.arithmetic(computation, each, lambda _: work.Work())[work.FLOPS]
-                if flops < 0:  # another XLA, which counts FFTs in another way
-                    return None
-    return flops
+    computations = hlo.parse(hlo_text).computations.values()
+    ffts = [(where, each) for where in computations for each in where.instructions if each.opcode == "fft"]
+    counted = sum(work.xla_fft_flops(*fft) for fft in ffts)
+    own = sum(work.arithmetic(*fft, lambda _: work.Work())[work.FLOPS] for fft in ffts)
+    # Another XLA can count FFTs in another way.
+    return None if counted > flops else flops - counted + own
 
 
 def inline_flops(compiled: jax.stages.Compiled) -> float | None:
