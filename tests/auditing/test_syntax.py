@@ -90,30 +90,6 @@ def test_what_is_no_python_or_not_there_gives_nothing_instead_of_an_empty_progra
     assert syntax.tree_of("<stdin>") is None
 
 
-@pytest.mark.parametrize(
-    ("body", "carried"),
-    [
-        ("h = f(h, x)", {"h"}),
-        ("out.append(h); h = a + b * h", {"h"}),
-        ("y = g(h); h = f(y)", {"h"}),
-        ("a, (h, c) = f(h)", {"h"}),
-        ("h = f(x); h = g(h)", set()),
-        ("x = f(x); y = g(x)", set()),
-        ("total = total + f(x)", set()),
-        ("total += f(x)", set()),
-        ("out = out.at[0].set(x)", set()),
-        ("h = h.at[0].set(h[1])", {"h"}),
-        ("out.append(f(x))", set()),
-    ],
-)
-def test_what_an_iteration_hands_to_the_next(body: str, carried: set[str]) -> None:
-    lines = "\n    ".join(body.split("; "))
-    (loop,) = ast.parse(f"for x in xs:\n    {lines}\n").body
-
-    assert isinstance(loop, ast.For)
-    assert syntax.carried_names(loop) == carried
-
-
 # ---- the source of a function ----------------------------------------------------------------------------------------
 
 

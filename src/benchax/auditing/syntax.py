@@ -30,7 +30,7 @@ Repeat = Loop | ast.Call
 """Also a call that calls what it is given again and again."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FOLDS = ("reduce", "accumulate")
-"""Functions of the standard library. Each call of the function given to them takes the result of the previous call."""
+"""Functions of the standard library that call what they are given again and again."""
 
 
 def tree_of(file: str) -> ast.Module | None:
@@ -86,37 +86,6 @@ def _repeats(call: ast.Call) -> bool:
     # jax.tree.map and jax.lax.map are different functions.
     is_own_map = isinstance(call.func, ast.Name) and call.func.id == "map"
     return len(call.args) > 1 and (is_own_map or callee_name(call) in FOLDS)
-
-
-def carried_names(loop: Repeat) -> set[str]:
-    """Returns the names that one iteration hands to the next: the body reads them before it gives them a value. Sums
-    (`total += x`, `total = total + x`) and arrays that are filled (`out = out.at[i].set(x)`) do not count. For `FOLDS`,
-    the names are the arguments of the call."""
-    if isinstance(loop, ast.Call):
-        return {ast.unparse(arg) for arg in loop.args} if callee_name(loop) in FOLDS else set()
-    nodes = [node for part in loop.body for node in ast.walk(part)] if isinstance(loop, ast.For | ast.While) else []
-    given: dict[str, ast.Assign] = {}
-    for node in (node for node in nodes if isinstance(node, ast.Assign)):
-        for target in node.targets:
-            for one in ast.walk(target):
-                if isinstance(one, ast.Name) and (one.id not in given or node.lineno < given[one.id].lineno):
-                    given[one.id] = node
-    own = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)} if isinstance(loop, ast.For) else set()
-    return {name for name, node in given.items() if name not in own and _reads_before(nodes, name, node)}
-
-
-def _reads_before(nodes: Sequence[ast.AST], name: str, given: ast.Assign) -> bool:
-    filled = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "at"}
-
-    def reads(node: ast.AST) -> bool:
-        is_name = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        return is_name and id(node) not in filled
-
-    value = given.value
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and (reads(value.left) or reads(value.right)):
-        return False
-    inside = {id(node) for node in ast.walk(value)}
-    return any(reads(node) and (id(node) in inside or getattr(node, "lineno", 0) < given.lineno) for node in nodes)
 
 
 def loops_around(tree: ast.AST, line: int) -> list[Loop]:

@@ -26,7 +26,6 @@ from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some
 from benchax.auditing.syntax import (
     Repeat,
     calls,
-    carried_names,
     check_readable,
     holds,
     innermost_repeat,
@@ -48,7 +47,7 @@ _JAX = str(Path(jax.__file__).parent)
 # Below these frames is the caller of the audit, who may be in a loop. jax 0.6.2 reports such frames.
 _END = str(Path(programs.__file__).parent)
 JOINS = (
-    "add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
+    "add", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
 )  # fmt: skip
 """Operations that can join several iterations that could still run side by side: a sum, or one result of all."""
 ODD_ITERATIONS = 1.5
@@ -145,13 +144,15 @@ class Unrolled:
     def is_independent(self) -> bool:
         """Does nothing come of two parts of one array, but what sums or gathers what came of each?"""
         parts: dict[int, dict[int, int]] = {}
-        joined: set[int] = set()
+        joined: dict[int, str] = {}
         for _, eqn in self.equations:
             own, has_two = self._parts_behind(eqn, parts)
-            if not has_two and not joined.intersection(map(id, eqn.invars)):
+            name = eqn.primitive.name.removesuffix("_any")
+            joins = {joined[id(v)] for v in eqn.invars if id(v) in joined}
+            if not has_two and not joins:
                 parts |= dict.fromkeys(map(id, eqn.outvars), own)
-            elif eqn.primitive.name in JOINS:
-                joined.update(map(id, eqn.outvars))
+            elif name in JOINS and joins <= {name}:  # a decaying sum is no sum: each iteration needs the one before
+                joined |= dict.fromkeys(map(id, eqn.outvars), name)
             else:
                 return False
         return True
@@ -171,9 +172,7 @@ class Unrolled:
     @property
     def is_batch(self) -> bool:
         """Is each iteration the same work on its own part of an array, apart from all others?"""
-        is_apart = self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
-        # JAX builds a derivative in parts. In one of these parts, the values that iterations pass on may be invisible.
-        return is_apart and not carried_names(self.loop)
+        return self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
 
     @property
     def has_own_arrays(self) -> bool:
