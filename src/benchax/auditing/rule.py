@@ -13,8 +13,8 @@ function in a module of `auditing/rules/`:
 and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit.
 
 A rule queries the index of the traced program (`e.program`), or the log of a run (`e.log`), and yields a `Match` for
-each find. `Rule.check` does the rest. It decides the severity by `lost`, and keeps one finding for each line. It leaves
-out operations of reverse-mode derivatives, times the alternative in pairs, and names the line.
+each find. `Rule.check` does the rest. It decides the severity by `lost` or `work`, and keeps one finding for each line.
+It leaves out operations of reverse-mode derivatives, times the alternative in pairs, and names the line.
 """
 
 from __future__ import annotations

@@ -65,18 +65,23 @@ OUTSIDE = ("stage", "fold_in", "split")
 """Operations whose place is outside of a program: what jnp.asarray sends, and a new random key for each step."""
 INDEXING = "__getitem__"
 MANY_OPERATIONS, MANY_INSIDE = 100, 1000
-"""Operations from one line; more if a package sends them: one call of it, as to set up a sampler, may take hundreds."""
+"""Operations from one line; more if a package sends them: one call of it, as to set up a sampler, may take hundreds.
+The 46 clean programs that the tests run send at most 119 from a line, next to as many jitted calls, and 89 from a
+package's line."""
 OFTEN_ENTERED, LEAST_EACH = 5, 10
 """Calls of a function, as in a loop, and operations in each call: then the function is named too."""
 BY_FAR = 5.0
-"""Operations for each call of a jitted function: then operations are most of what the program does."""
+"""Operations for each call of a jitted function: then operations are most of what the program does.
+One of the 46 clean programs has more than 4."""
 MANY_CALLS, MANY_IN_TURN = 200, 2000
-"""Calls from one line that could be one, and calls that each need the one before."""
+"""Calls from one line that could be one, and calls that each need the one before. With as little data as
+below, the 46 clean programs make 100 and 20 at most."""
 SMALL_BYTES, TINY_BYTES = 1 << 17, 1 << 10
 """Arguments of a call that differ from the call before. A call with 1 KiB takes 6 µs, and one with 128 KiB 17 µs. 1000
 calls in turn with 1 KiB take 12 to 42 ms, and 0.02 ms as a scan (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 MANY_READS, READS_PER_CALL = 1000, 20.0
-"""Operations of x[i] from one line, and for each call: x[i] takes two or three, and a batch has a few arrays."""
+"""Operations of x[i] from one line, and for each call: x[i] takes two or three, and a batch has a few
+arrays. The 46 clean programs make 14 at most from a line, and 2 for each call."""
 LARGE_BYTES = 1 << 20
 """Copying less takes about as long as sending the operation."""
 FASTEST = 50e9

@@ -46,14 +46,16 @@ from benchax.units import count, percent, seconds, size
 from benchax.watching.transfers import watch_transfers
 
 OFTEN = 5
-"""A program has to send its data once, and may do so in pieces."""
+"""A program has to send its data once, and may do so in pieces. The 46 clean programs that the tests run send
+NumPy arrays 3 times at most from a line, and put the same data 4 times."""
 RATE, EACH_S = 1e9, 5e-6
 """Bytes a second, and seconds for each array. An H100 took 1.4 to 8 GB a second from NumPy (docs/verified), and a core
 of a CPU converts float64 at about this rate. Python spends 2 µs on each array on a core of a cloud machine."""
 CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy", "convert_element_type")
 """The program asks for the transfers of jnp.asarray and jnp.array; repeated-device-put finds those that repeat."""
 MANY_READS, READS_PER_CALL = 20, 0.2
-"""A program may read a result at its end, after each epoch, or every tenth step, as the advice says."""
+"""A program may read a result at its end, after each epoch, or every tenth step, as the advice says. The 46
+clean programs read 12 times at most at a line."""
 READ_SHARE = 0.1
 """The share of a step that reads could save. Watching slows the host down, so that smaller shares are not known."""
 LONG = 64
@@ -367,7 +369,8 @@ them between two readings of the clock is enough."""
 TIMEIT = ("timeit", "repeat", "autorange", "Timer")
 """Names that `timeit` gives what calls a function over and over between two readings of a clock."""
 MANY = 20
-"""A program may wait at its end, after each epoch, or to time a part of it."""
+"""A program may wait at its end, after each epoch, or to time a part of it. Clean programs
+that time nothing in a loop wait 5 times at most at a line."""
 SEVERAL_CALLS, LEAST_S = 10, 0.25
 """Calls of a line, and seconds of work between them: fewer samples of the host say little."""
 COMMON = 0.6
