@@ -38,7 +38,7 @@ from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
 from benchax.printable import MOST_LISTED as MOST_LISTED
 from benchax.printable import list_some as list_some
-from benchax.program.evaluate import evaluate, look_up
+from benchax.program.evaluate import compute
 from benchax.program.index import TracedOp, Value
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
@@ -365,15 +365,10 @@ def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
     needed = [value for value in body.inputs if value in behind]
     if any(value not in given for value in needed):
         raise NotMeasured("an array that it depends on was too large to be kept")
-    ops = [op for op in body.ops if behind.intersection(op.makes)]
-
-    def compute(*inputs: Any) -> list[Any]:
-        known = evaluate(ops, dict(zip(needed, inputs, strict=True)))
-        return [look_up(known, value) for value in values]
-
     # NumPy doesn't know the dtypes of random keys.
     inputs = [given[v] if v.is_of(jax.dtypes.extended) else np.asarray(given[v], v.dtype) for v in needed]
-    return [np.asarray(one) for one in jax.jit(compute)(*inputs)]
+    found = jax.jit(lambda *inputs: compute(values, dict(zip(needed, inputs, strict=True))))(*inputs)
+    return [np.asarray(one) for one in found]
 
 
 def is_written(conversion: TracedOp) -> bool:

@@ -119,6 +119,18 @@ def evaluate(ops: Iterable[TracedOp], known: Mapping[Value, Any]) -> dict[Value,
     return found
 
 
+def compute(values: Sequence[Value], known: Mapping[Value, Any]) -> list[Any]:
+    """Computes values of one body from known ones: only the operations behind them.
+
+    Raises:
+        NotMeasured: as `evaluate`.
+    """
+    behind = {one for value in values for one in value.behind()}
+    ops = [op for op in values[0].body.ops if behind.intersection(op.makes)] if values else []
+    found = evaluate(ops, known)
+    return [look_up(found, value) for value in values]
+
+
 def look_up(known: Mapping[Value, Any], value: Value) -> Any:
     """The array of a value.
 

@@ -30,7 +30,7 @@ from benchax.auditing.syntax import (
 )
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
-from benchax.program.evaluate import bind, evaluate, look_up
+from benchax.program.evaluate import bind, compute
 from benchax.program.index import (
     CONVERTS,
     COSTLY,
@@ -356,7 +356,7 @@ def used_ends(sort: TracedOp, axis: int) -> tuple[int, int] | None:
             if reader.reads[0] is not value or reader.name not in (*SAME_ORDER, *OTHER_ORDER, *TAKING):
                 return None
             try:
-                indices = _compute_alone(reader.reads[1:])
+                indices = compute(reader.reads[1:], {})
             except NotMeasured:  # an index that the program computes
                 return None
             moved = at if reader.name in SAME_ORDER else np.asarray(bind(reader.equation, [at, *indices])[0])
@@ -367,18 +367,6 @@ def used_ends(sort: TracedOp, axis: int) -> tuple[int, int] | None:
     low, high = used[used < shape[axis] / 2], used[used >= shape[axis] / 2]
     ends = int(low.max(initial=-1)) + 1, shape[axis] - int(high.min(initial=shape[axis]))
     return ends if any(ends) else None
-
-
-def _compute_alone(values: Sequence[Value]) -> list[Any]:
-    """Values that need no input of their body.
-
-    Raises:
-        NotMeasured: one needs some.
-    """
-    behind = {one for value in values for one in value.behind()}
-    ops = [op for value in values[:1] for op in value.body.ops if behind.intersection(op.makes)]
-    known = evaluate(ops, {})
-    return [look_up(known, value) for value in values]
 
 
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------
@@ -500,7 +488,7 @@ def _of_comparison(op: TracedOp) -> Rarity | None:
         is_counted = op.body.is_loop and sum(value.varies_in(op.body) for value in op.reads) == 1
         return Rarity(op.name == "eq", op.body.trips) if is_counted else None
     try:
-        period = abs(int(_compute_alone(remainder.reads[1:])[0]))
+        period = abs(int(compute(remainder.reads[1:], {})[0]))
     except NotMeasured:  # a divisor that the program computes
         period = None
     return Rarity(op.name == "eq", period) if period != 1 else None
