@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -149,6 +150,27 @@ def test_the_data_are_no_part_of_the_program_and_the_shapes_are() -> None:
     assert exported(built(make(2), X + 1)).sha256 == here
     assert exported(built(make(2), X[:2])).sha256 != here
     assert exported(built(make(3), X)).sha256 != here
+
+
+SCRIPT = """
+import jax.numpy as jnp
+from benchax.case import make_case
+from benchax.measuring.engine import measure
+from benchax.options import resolve
+def halves(x):
+    return jnp.sin(x) / 2
+options = resolve({"stages": "build", "store": "somewhere", "memory": False}, environ={})
+print(measure(make_case(halves, ("f32[8]",)), options, run_id="").program.sha256)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_program() -> None:
+    said = [warm_python.run([sys.executable, "-c", SCRIPT], check=True) for _ in range(2)]
+
+    one, other = (each.stdout.strip() for each in said)
+    assert one == other
+    assert len(one) == 64
 
 
 # ---- refused ----------------------------------------------------------------------------------------------------
