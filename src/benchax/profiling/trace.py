@@ -488,10 +488,9 @@ def read_pass_calls(space: Space) -> tuple[int | None, list[PassCall]]:
 
 def _sum_passes(calls: list[PassCall]) -> tuple[CompilePass, ...]:
     """Most self time first."""
-    often, own_ps = Counter(one.name for one in calls), Counter[str]()
-    for one in calls:
-        own_ps[one.name] += one.own_ps
-    return tuple(CompilePass(name, often[name], ps / PS) for name, ps in own_ps.most_common())
+    by_name = group_by(calls, lambda one: one.name).items()
+    found = [CompilePass(name, len(each), sum(one.own_ps for one in each) / PS) for name, each in by_name]
+    return tuple(sorted(found, key=lambda one: -one.self_s))
 
 
 def recording_cost(
