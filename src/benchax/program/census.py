@@ -74,7 +74,7 @@ def take_census(module: Module, computation: Computation | None = None) -> Opera
     where = computation or module.entry
     if where is None:
         return OperationTally()
-    tally = work.operations_of(Adder(module).computation(where))
+    tally = work.operations_of(Adder(module).computation(where, is_fused=True))
     if computation is None and (passed_on := _passed_on(where)):
         tally.update({"copy": -passed_on, PASSED_ON: passed_on})
     return tally

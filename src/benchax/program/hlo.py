@@ -646,10 +646,11 @@ def _write(module: Module) -> Iterator[str]:
             yield f"{names[computation.name]}:"
             numbers = {name: f"%{i}" for i, name in enumerate(needed_first(computation))}
             for one in map(computation.by_name.__getitem__, numbers):
-                for _, called in module.called_computations(one):
-                    todo += [called] if called.name not in names else []
-                    names.setdefault(called.name, f"c{len(names)}")
                 said = [(k, v) for k, v in split_entries(one.attributes) if k not in _SAID_ELSEWHERE]
+                for called in (name for key, value in said for name in named_in(key, value)):
+                    if called in module.computations and called not in names:
+                        names[called] = f"c{len(names)}"
+                        todo.append(module.computations[called])
                 operands = ", ".join(numbers[each.name] for each in computation.operands(one))
                 read = f"({operands})" if operands else _plain(one.operands)
                 made = f"  {'ROOT ' if one.is_root else ''}{numbers[one.name]} = {_plain(one.shape)} {one.opcode}"

@@ -301,7 +301,7 @@ CALLS = ("call", "async-start")
 class Adder:
     """Adds up what computations do in one run, with everything that they call, and notes what restricts the sum.
 
-    `is_fused`: operations only; what moves inside of a fusion moves in registers.
+    `is_fused`: operations only, without bytes: inside of a fusion, values are in registers.
     """
 
     def __init__(self, module: Module, *, is_least: bool = False) -> None:
@@ -319,10 +319,12 @@ class Adder:
         return self.known[key]
 
     def instruction(self, computation: Computation, one: Instruction, is_fused: bool) -> Work:
+        if one.opcode in FREE:
+            return Work()
         if one.opcode == "while":
-            return self._loop(one)
+            return self._loop(one, is_fused)
         if one.opcode == "conditional":
-            return self._branches(one)
+            return self._branches(one, is_fused)
         if one.opcode == "fusion" or one.opcode in CALLS:
             return self._held(one, is_fused)
         if one.opcode == "reduce-window" and self.is_least:
@@ -345,24 +347,25 @@ class Adder:
         branches = [self.computation(inside) for _, inside in self.module.called_computations(one)]
         return len(set(map(amounts, branches))) > 1
 
-    def _loop(self, one: Instruction) -> Work:
-        runs = self.module.runs(one)
-        work = _add_up(scale(self.computation(inside), 1 if n is None else n) for _, inside, n in runs)
+    def _loop(self, one: Instruction, is_fused: bool) -> Work:
+        runs = ((self.computation(inside, is_fused=is_fused), n) for _, inside, n in self.module.runs(one))
+        work = _add_up(scale(inside, 1 if n is None else n) for inside, n in runs)
         if hlo.trip_count(one) is None:
             where = f" ({hlo.op_name(one)})" if hlo.op_name(one) else ""
             self.restrictions[f"the body of the loop {one.name}{where} is counted once: {hlo.UNKNOWN_TRIPS}"] = None
             work[UNKNOWN_LOOP] += 1
         return work
 
-    def _branches(self, one: Instruction) -> Work:
+    def _branches(self, one: Instruction, is_fused: bool) -> Work:
         if self.differ(one):
             why = f"the branches of the conditional {one.name} differ: the most that any of them does is counted"
             self.restrictions[why] = None
-        branches = (self.computation(inside) for _, inside in self.module.called_computations(one))
+        called = self.module.called_computations(one)
+        branches = (self.computation(inside, is_fused=is_fused) for _, inside in called)
         return functools.reduce(operator.or_, branches, Work())
 
     def _held(self, one: Instruction, is_fused: bool) -> Work:
-        work = self.called(one, is_fused=one.opcode == "fusion")
+        work = self.called(one, is_fused=is_fused or one.opcode == "fusion")
         if hlo.is_shared_among_threads(one.attributes):
             # The same operations take longer on one thread: a region that XLA:CPU does not parallelize is another
             # program.
