@@ -187,7 +187,7 @@ def find_arguments(variant: str, words: Collection[str], permitted: Mapping[str,
 BATCH = "batch"
 """The word under which it is given, for all variants together: --given batch=x."""
 MOST_TOGETHER = 5
-"""Where more arguments have as many rows, not every choice is tried."""
+"""If more arguments have as many rows, not every choice is tried. Five have 31 choices, and each is traced."""
 
 Basis = Literal["given", "outputs", "loss", "last"]
 

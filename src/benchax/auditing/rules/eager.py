@@ -83,9 +83,11 @@ MANY_READS, READS_PER_CALL = 1000, 20.0
 """Operations of x[i] from one line, and for each call: x[i] takes two or three, and a batch has a few
 arrays. The 46 clean programs make 14 at most from a line, and 2 for each call."""
 LARGE_BYTES = 1 << 20
-"""Copying less takes about as long as sending the operation."""
+"""Copying less takes about as long as sending the operation. An update of 4 to 256 KiB takes 0.3 ms, of 1 MiB 0.6 ms,
+and of 16 MiB 4 ms (jaxlib 0.12.0, CPU, two busy cores)."""
 FASTEST = 50e9
-"""Bytes a second: one core of a CPU copies no faster, so that the time is a lower bound."""
+"""Bytes a second: one core of a CPU copies no faster, so that the time is a lower bound. NumPy copies 1 MiB in the
+caches at 38 GB/s, and 64 MiB at 10 GB/s (two busy cores)."""
 ROUNDS = 200
 
 

@@ -267,7 +267,6 @@ POLICIES = (
 )
 SEGMENTS, ONLY, SAVE = "segments", "only", "save"
 LEAST_OPERATIONS = 4
-MOST_SEGMENTS = 1000
 WHOLE = "a checkpoint around the whole function"
 
 
@@ -294,7 +293,7 @@ def read_recomputation(said: str, word: str) -> Recomputation:
     if word == SEGMENTS:
         return Recomputation(word, "a checkpoint around each of sqrt(n) segments", segmented)
     count = whole_number(value)
-    if kind == SEGMENTS and 1 < count <= MOST_SEGMENTS:
+    if kind == SEGMENTS and count > 1:  # more than it has operations is refused when they are known
         of = partial(segmented, count=count)
         return Recomputation(f"{SEGMENTS}={count}", f"a checkpoint around each of {count} segments", of)
     names = tuple(name.strip() for name in value.split("+"))

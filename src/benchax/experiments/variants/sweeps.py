@@ -404,6 +404,8 @@ TITLES = {
 }
 ORDER = "vmap(jit) next to jit(vmap)"
 LEAST_GAIN = 1.1
+"""The throughput that a larger batch must have, to the knee's. This defines the knee
+(docs/how-to/experiments-structure.md)."""
 
 
 class Batching(NamedTuple):
