@@ -62,7 +62,7 @@ class Plane(NamedTuple):
     """Keys of its own stats: of the texts among them."""
 
 
-class Line(NamedTuple):
+class TraceLine(NamedTuple):
     """A thread, or a stream of a device."""
 
     plane: str
@@ -74,7 +74,7 @@ class Space:
     """A whole trace. Columns of one length: an entry per event, in the order of the file."""
 
     planes: tuple[Plane, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TraceLine, ...]
     texts: list[str] = field(repr=False)
     """The first one is empty."""
     line: Ints
@@ -171,7 +171,7 @@ class _Reader:
         self.array = np.frombuffer(data + bytes(PADDING), np.uint8)
         self.keep = keep
         self.codes: dict[str, int] = {"": 0}
-        self.lines: list[Line] = []
+        self.lines: list[TraceLine] = []
         self.began: list[tuple[int, int | None]] = []
         """Where each line is in the data, and its time in ns: None without an event. Then it often has none."""
         self.events: list[NDArray[np.int64]] = []
@@ -234,7 +234,7 @@ class _Reader:
                 title = _word(self.data, part.start, part.end) or title
             elif part.number == 3:
                 began_ns = signed(part.value)
-        self.lines.append(Line(plane, title))
+        self.lines.append(TraceLine(plane, title))
         self.began.append((place, began_ns if starts else None))
         for i in range(0, len(starts), CHUNK):
             where = np.array([starts[i : i + CHUNK], ends[i : i + CHUNK]], np.int64)
