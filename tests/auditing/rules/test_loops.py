@@ -335,14 +335,30 @@ def experts(x: Any, layers: Any) -> Any:
     return sum(jnp.sin(row @ w) for row, w in zip(x, layers, strict=True))
 
 
+def decaying(x: Any) -> Any:
+    state = jnp.zeros(4)
+    for row in x:
+        state = 0.9 * state + row
+    return state
+
+
+def largest_of_late(x: Any) -> Any:
+    state = jnp.zeros(4)
+    for row in x:
+        state = jnp.maximum(state, row) * 0.5
+    return state
+
+
 @pytest.mark.parametrize(
     ("fn", "args"),
     [
         (experts, (X_OF_ROWS, [jnp.full((4, 4), float(i)) for i in range(12)])),
         (lambda x: sum(body(x[i]) for i in range(5)), (jnp.ones((100, 4)),)),
         (jax.vmap(body), (X_OF_ROWS,)),
+        (decaying, (X_OF_ROWS,)),
+        (largest_of_late, (X_OF_ROWS,)),
     ],
-    ids=["layers of their own", "a few rows of many", "mapped already"],
+    ids=["layers of their own", "a few rows of many", "mapped already", "a decaying sum", "a decaying maximum"],
 )
 def test_what_is_no_loop_over_all_rows_alike_is_fine(fn: Any, args: Any) -> None:
     findings, answer = asked_of_rows(fn, *args)
