@@ -318,8 +318,9 @@ Ways: TypeAlias = Mapping[str, tuple[str, Callable[[], T]]]
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
 BASELINE_OF_GROUP = "the baseline of the others"
 ROUNDINGS = 4.0
-"""Errors in a lower precision may be so many times those that rounding the inputs makes alone: what is between is
-rounded as well."""
+"""Errors in a lower precision may be this many times those that rounding the inputs makes alone: JAX rounds the values
+between as well. In bf16 and f16, tanh networks of 1 to 16 layers, attention, a layer norm, and gradients have 1.0 to
+2.4 times as much (jaxlib 0.12.0, CPU)."""
 
 
 def seen_row(name: str, title: str, seen: Observation) -> VariantRow:
