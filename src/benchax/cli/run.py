@@ -126,7 +126,11 @@ def run(
     refuse(
         (break_even and no_jit, "--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one"),
         *(
-            (is_given and on, f"{option} is given with --on", f"{option} on this machine, or --on without it")
+            (
+                is_given and on is not None,
+                f"{option} is given with --on",
+                f"{option} on this machine, or --on without it",
+            )
             for option, is_given in (("--break-even", break_even), ("--devices", devices))
         ),
     )

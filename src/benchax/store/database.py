@@ -224,8 +224,7 @@ Chosen = tuple[str, list[Any]]
 
 def _chosen(connection: Connection, case: str | None, commit: str | None, run: str | None, limit: int | None) -> Chosen:
     """The ids that a query asks for."""
-    conditions = dict[str, Sequence[Any]]()
-    """With their values."""
+    conditions = dict[str, Sequence[Any]]()  # with their values
     if case is not None and is_pattern(case):
         # SQLite and PostgreSQL have no common pattern syntax that respects case and treats [ ] literally.
         matches = name_matcher(case)
