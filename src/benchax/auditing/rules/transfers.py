@@ -373,8 +373,6 @@ MANY = 20
 that time nothing in a loop wait 5 times at most at a line."""
 SEVERAL_CALLS, LEAST_S = 10, 0.25
 """Calls of a line, and seconds of work between them: fewer samples of the host say little."""
-COMMON = 0.6
-"""A line that this share of the host's time is below."""
 
 
 # ---- wait-per-step ----------------------------------------------------------------------------------------------
@@ -587,7 +585,7 @@ def _host_work(lines: Sequence[HostLine], host_s: float, elapsed_s: float) -> Ma
 
 def _common_path(stacks: Counter[tuple[str, ...]]) -> tuple[str, ...]:
     """From the outermost line inward, as long as most of the time is spent below one line."""
-    least, path = COMMON * stacks.total(), tuple[str, ...]()
+    least, path = stacks.total() / 2, tuple[str, ...]()
     while True:
         n = len(path)
         below = _spent(Counter({k: s for k, s in stacks.items() if k[:n] == path and len(k) > n}), n)
