@@ -1,7 +1,7 @@
 """The work of an optimised program: operations, transcendentals, and bytes of one call. From its text, without JAX.
 
 `counts` adds up the program, `work_by_line` sorts the same work by the user's lines and scopes, and `operations` lists
-the instructions one by one. All of them use one fold (`Fold`) over the computations of a module:
+the instructions one by one. All of them use one fold (`Adder`) over the computations of a module:
 
     loops         body times trip count, condition one more time than that; nested ones multiply. If the program decides
                   the trip count while it runs, the body is counted once, and the result says so.
@@ -485,9 +485,10 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     def counts_here(holder: Instruction, where: Computation) -> bool:
         """The branch with most operations counts. The sums agree with those of `counts`, which takes each maximum, if
         one branch has all of them."""
+        if holder.opcode != "conditional":
+            return True
         branches = [inside for _, inside in module.called_computations(holder)]
-        most = max(branches, key=lambda branch: amounts(adder.computation(branch)))
-        return holder.opcode != "conditional" or where is most
+        return where is max(branches, key=lambda branch: amounts(adder.computation(branch)))
 
     rows: dict[tuple[str, str], Work] = {}
     kernels: dict[tuple[str, str], float | None] = {}
