@@ -56,8 +56,6 @@ CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy", "convert_elem
 MANY_READS, READS_PER_CALL = 20, 0.2
 """A program may read a result at its end, after each epoch, or every tenth step, as the advice says. The 46
 clean programs read 12 times at most at a line."""
-READ_SHARE = 0.1
-"""The share of a step that reads could save. Watching slows the host down, so that smaller shares are not known."""
 LONG = 64
 """Python numbers of a list. An array of 64 takes 1.2 ms, of one 0.05 ms, and of a NumPy array of any of these lengths
 0.02 to 0.04 ms (jaxlib 0.12.0, CPU, two busy cores)."""
@@ -184,7 +182,7 @@ def _reads_of_program(e: ProgramEvidence) -> Iterable[Match]:
     for t in seen.of("device to host"):
         line = lines.get((t.where or "", t.by))
         # Consecutive reads, such as all results at the end, wait only once.
-        if t.count - t.in_a_row >= least and (line is None or is_costly(line, READ_SHARE)):
+        if t.count - t.in_a_row >= least and (line is None or is_costly(line, LARGE)):
             yield _transferred(t, f"reads {t.what} back by {t.by}", READ_LESS, is_package=_is_package(e, t))
 
 
