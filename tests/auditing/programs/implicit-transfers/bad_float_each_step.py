@@ -10,7 +10,7 @@ def step(w):
     return w, w.sum()
 
 
-w, total = jnp.eye(600), 0.0
+w, total = jnp.eye(800), 0.0
 rng = np.random.default_rng(0)
 for _ in range(40):
     w, loss = step(w)
