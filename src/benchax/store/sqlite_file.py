@@ -187,10 +187,14 @@ class SqliteFile:
 
     def _make_folder(self) -> None:
         folder = self.path.parent
-        if not folder.is_dir():
-            if folder.exists():
-                raise StoreError(f"cannot write {self.where}: {folder} is a file", *_NOT_PERMITTED)
-            folder.mkdir(parents=True, exist_ok=True)
+        if folder.is_dir():
+            return
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:  # another process was faster, or it is a file
+            if not folder.is_dir():
+                raise StoreError(f"cannot write {self.where}: {folder} is a file", *_NOT_PERMITTED) from None
+        else:
             # Only in a folder that benchax created: elsewhere it would hide the user's files from git.
             hide_from_git(folder)
 
