@@ -58,7 +58,7 @@ def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
         if wire not in (VARINT, BYTES, *WIDTHS):
             raise broken(at, f"a field of the unknown wire type {wire}")
         value, begin = (WIDTHS[wire], value_at) if wire in WIDTHS else varint(data, value_at, end)
-        # The bytes of a number have been read; those of other values follow.
+        # A number has been read already; the bytes of other values follow.
         after = begin if wire == VARINT else begin + value
         if after > end:
             raise broken(at, f"field {number} is longer than what holds it")

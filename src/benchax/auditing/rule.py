@@ -103,7 +103,7 @@ class Match:
     bytes_saved: int = 0
     """Memory that is saved at most."""
     lost: tuple[float, float | None] | None = None
-    """Seconds or bytes, and those of the whole run or call: `grade` then decides the severity."""
+    """(lost, whole): seconds or bytes that it costs, and that the run or call takes. `grade` decides the severity."""
     work: tuple[float, float] | None = None
     """The same of operations, counted from shapes. Fewer than `FEW_OPERATIONS` are nothing; if nothing is timed, so is
     less than `LARGE`."""

@@ -43,8 +43,8 @@ from benchax.units import percent, plural, read_duration, seconds, seconds_range
 MAX_TIME_S = 60.0
 """The limit for an experiment with all variants that apply, if no limit is given."""
 CHAOTIC = 0.5
-"""Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing. Not
-even the first binary digit is right."""
+"""A share of the function's largest value. If the function itself has such an error, not even the first binary digit is
+right, and the errors of variants say nothing."""
 
 
 @guard_keywords()

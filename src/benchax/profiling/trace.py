@@ -241,7 +241,7 @@ def _remarks(space: Space, found: Operations, options: Mapping[str, object]) -> 
         yield Remark(
             "maybe-cut",
             "warning",
-            "the trace does not end with the name of a host, as those of JAX do: perhaps it was cut",
+            "the trace does not end with the name of a host, as every trace of JAX does: perhaps it was cut",
         )
     if len(space) >= VIEWER_EVENTS:
         yield Remark(

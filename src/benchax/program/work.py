@@ -483,8 +483,8 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     adder = Adder(module)
 
     def counts_here(holder: Instruction, where: Computation) -> bool:
-        """The branch with most operations counts. The sums agree with those of `counts`, which takes each maximum, if
-        one branch has all of them."""
+        """The branch with most operations counts. `counts` takes the maximum of each kind: both
+        agree if one branch has all maxima."""
         if holder.opcode != "conditional":
             return True
         branches = [inside for _, inside in module.called_computations(holder)]

@@ -67,7 +67,7 @@ Rows = npt.NDArray[np.void]
 #     tests/test_x.py::test_full        tests:test_x::test_full.csv
 
 _NODEID = re.compile(
-    # Names of functions have no brackets, but those of folders may.
+    # Names of functions have no brackets, but names of folders may.
     r"(?P<test>.*\.py(?:::\w+)+|.*?)(?P<id>\[.*\])?",
     re.DOTALL,
 )

@@ -144,7 +144,7 @@ def by_parameter(rows: Rows, values: Mapping[str, Sequence[Any]], name: str, tit
     newest = {key: rows["run_id"][which].max() for key, which in same.items()}
     kept = sorted(i for key, which in same.items() for i in which if rows["run_id"][i] == newest[key])
     rows, values = rows[kept], {each: [column[i] for i in kept] for each, column in values.items()}
-    # What differs beside this parameter: the tag, and other parameters.
+    # What differs besides this parameter: the tag, and other parameters.
     named = [[f"{k}={as_text(v)}" for v in column] for k, column in values.items() if k != name]
     groups = [", ".join(parts) for parts in zip(*filter(_varies, [texts(rows, "tag"), *named]), strict=True)]
     places, series = along_parameter(values[name], name), _list_series(rows, groups, is_together=True)
@@ -332,7 +332,7 @@ def _name_instrument(instrument: Instrument, differ: Sequence[bool]) -> str:
     return ", ".join(known) or ("machine and timer unknown" if not instrument[1] else "without a jitted run time")
 
 
-# ---- where rows stand -------------------------------------------------------------------------------------------
+# ---- places of rows ---------------------------------------------------------------------------------------------
 
 
 def along_runs(rows: Rows) -> Places:

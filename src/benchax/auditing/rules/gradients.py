@@ -464,8 +464,8 @@ def _is_directional(op: TracedOp) -> bool:
 OF_EXAMPLES = "vmap(transpose("
 """In the scope of a derivative inside of a `vmap`; that of a whole batch has it the other way round."""
 LEAST_BYTES = 1 << 23
-"""Below, both ways take about as long. With 32 MiB, a gradient for each example takes 1.3 times as long as that of the
-mean (float32, jaxlib 0.12.0, CPU, two busy cores)."""
+"""Below, both ways take about as long. With 32 MiB, gradients for each example take 1.3 times as long as the gradient
+of the mean (float32, jaxlib 0.12.0, CPU, two busy cores)."""
 
 
 @rule(

@@ -473,7 +473,7 @@ def _rarity(condition: Value) -> Rarity | None:
     last = condition.back().maker
     compared = (one.maker for one in condition.behind(MOVES | {"and"}) if one.maker is not None)
     found = ((op, rate) for op in compared if (rate := _of_comparison(op)) is not None)
-    # Of several conditions together, one that rarely holds is enough.
+    # If several conditions must hold, one that rarely holds is enough.
     known = [rate for op, rate in found if rate.is_of_true or op is last]
     return max(known, key=lambda rate: rate.period or 0, default=None)
 
