@@ -292,6 +292,7 @@ def tier() -> Tier:
 
 @lru_cache(maxsize=2)
 def find_tier(platform: str) -> Tier:
+    """Finds the best tier of a platform that passes its test; see `tier`."""
     if platform == "gpu":
         made_for = jax.devices()[0].client.platform_version.strip()
         if not made_for.startswith("cuda"):

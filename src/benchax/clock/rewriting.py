@@ -177,12 +177,10 @@ def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
         return (i + 1, carry, ys), flag
 
     start = (jnp.int32(0), carry, [jnp.zeros((*shape, *row.shape), row.dtype) for row in rows])
-    # The host reads the condition of a strip on a GPU: not for each trip, where a trip is short.
-    block = (
-        1
-        if guard.tier.can_raise or has_checked(program, guard.costs)
-        else min(trips, _surely_short(eqn, guard, unroll))
-    )
+    block = 1
+    if not guard.tier.can_raise and not has_checked(program, guard.costs):
+        # On a GPU the host reads the condition of a strip: not for each trip, where a trip is short.
+        block = min(trips, _surely_short(eqn, guard, unroll))
     state = start
     if block > 1:
         blocks = lambda state, flag: lax.fori_loop(0, block, lambda _, each: iteration(*each), (state, flag))  # noqa: E731
@@ -257,7 +255,7 @@ def in_strips(
     return carry, flag
 
 
-def _surely_short(eqn: Any, guard: Guard, unroll: int = 1) -> int:
+def _surely_short(eqn: Any, guard: Guard, unroll: int) -> int:
     """How many times `unroll` trips of a loop surely end in `Costs.short_ns`, at least 1."""
     step_ns = unroll * sum(program_ns(program, guard.costs) for program in programs_of(eqn))
     return max(1, min(LONGEST, int(guard.costs.short_ns / max(step_ns, 1.0))))
