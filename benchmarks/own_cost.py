@@ -53,7 +53,7 @@ from report import header, load, note, table
 
 from benchax import api
 from benchax.machine import noise
-from benchax.measuring import engine, prepare, record, sampling, stages, verification
+from benchax.measuring import engine, memory, prepare, record, sampling, verification
 from benchax.measuring.timers import in_graph, loop
 from benchax.store.database import DatabaseStore
 
@@ -83,18 +83,19 @@ REST, CALIBRATING, BETWEEN = "everything else", "calls per sample", "between sam
 STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("asked", "build the timers", loop, "_compiled"),
     ("asked", "build the timers", in_graph, "_compiled"),
-    ("asked", "first run", stages, "first_run"),
+    ("asked", "first run", prepare.Prepared, "call_first"),
     ("asked", "warm-up", engine, "warm_up"),
     ("asked", "warm-up", engine, "call_again"),
     ("asked", "eager run", verification, "_expected"),
     ("shown", "comparison of results", verification, "verify"),
-    ("shown", "memory", engine, "observe_memory"),
-    ("shown", "transfers", engine, "_transfers"),
+    ("shown", "memory", memory, "observe_memory"),
+    ("shown", "transfers", engine, "transfer_in"),
+    ("shown", "transfers", engine, "transfer_out"),
     ("shown", "dispatch", engine, "_dispatch"),
     ("shown", "plan, cost, HLO", engine, "_artifacts"),
     ("shown", "plan, cost, HLO", prepare, "inline_flops"),
     ("own", "inputs", prepare, "make_inputs"),
-    ("own", "build, beside its stages", stages, "build"),
+    ("own", "build, beside its stages", engine, "_build"),
     ("own", CALIBRATING, sampling, "calibrate"),
     ("own", "when to stop", sampling, "decide"),
     ("own", "garbage collection", gc, "collect"),
@@ -155,12 +156,12 @@ def instrument(watch: Stopwatch) -> dict[str, str]:
 
 
 def _wrap_stages(watch: Stopwatch) -> None:
-    step = stages._step
+    time_step = prepare.Prepared._time
 
-    def wrapped(built: Any, name: str, enter: Any, call: Any) -> Any:
-        return step(built, name, enter, watch.around(name, call))
+    def wrapped(self: prepare.Prepared, name: str, call: Any) -> Any:
+        return time_step(self, name, watch.around(name, call))
 
-    stages._step = wrapped
+    prepare.Prepared._time = wrapped
 
 
 def _wrap_samples(watch: Stopwatch) -> None:
