@@ -162,6 +162,14 @@ def test_a_name_is_a_text() -> None:
     )
 
 
+def test_a_parameter_is_a_list_of_values_and_a_function_is_what_args_takes() -> None:
+    assert (
+        refusal(benchmark, double, n=3)
+        == "parameter 'n' of benchmark 'double' is 3\nexpected a list of values, such as n=[3]"
+    )
+    assert "hint: args=... takes the function that makes the inputs" in refusal(benchmark, double, inputs=double)
+
+
 @pytest.mark.parametrize(
     ("fn", "name"),
     [

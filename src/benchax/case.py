@@ -384,6 +384,7 @@ def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
         raise UsageError(
             f"parameter {name!r} of benchmark {benchmark_name!r} is {given!r}",
             f"a list of values, such as {name}=[{given!r}]",
+            "args=... takes the function that makes the inputs" if callable(given) else "",
         )
     values = tuple(given)
     if not values:
