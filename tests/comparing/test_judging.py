@@ -22,7 +22,7 @@ from benchax.comparing.judging import (
     resolution_of,
 )
 from benchax.errors import UsageError
-from benchax.model import Block, CaseId, Comparison, Environment, Failure, Remark, Version
+from benchax.model import Block, CaseId, Comparison, Environment, Failure, Metric, Remark, Version
 from benchax.stats.verdicts import CONFIRMING_ALPHA, LEAST_CHANGE, SAME_WITHIN, least_change
 
 MATTER = Comparison(
@@ -160,11 +160,17 @@ def test_counts_are_compared_exactly(before: float, after: float, verdict: str, 
 
 
 @pytest.mark.parametrize(("before", "after", "who"), [(None, 3, "old"), (3, None, "new"), (None, None, "old")])
-def test_what_the_compiler_does_not_say_is_not_compared(before: float | None, after: float | None, who: str) -> None:
-    found = judge_counts(MATTER, "flops", before, after)
+@pytest.mark.parametrize(
+    ("metric", "why"),
+    [("peak", "the compiler doesn't report it for"), ("flops", "some operations can't be counted in")],
+)
+def test_what_is_not_counted_is_not_compared(
+    metric: Metric, why: str, before: float | None, after: float | None, who: str
+) -> None:
+    found = judge_counts(MATTER, metric, before, after)
 
     assert found.verdict == "unclear"
-    assert found.why == f"not measured, because the compiler doesn't report it for {who}"
+    assert found.why == f"not measured, because {why} {who}"
     assert (found.ratio, found.baseline_value, found.candidate_value) == (None, None, None)
 
 

@@ -104,6 +104,23 @@ def failure(*sides: Side) -> tuple[int, Any]:
     return document.failed_side, document.failure
 
 
+def test_operations_are_counted_once_for_each_trip_of_a_loop_or_not_at_all() -> None:
+    """Ten times the trips are ten times the work, which XLA's own count doesn't show."""
+
+    def loop(trips: Any) -> Any:
+        return lambda x: jax.lax.fori_loop(0, trips, lambda _, y: y @ y, x)
+
+    def until(x: Any) -> Any:
+        return jax.lax.while_loop(lambda y: y.sum() < 1e6, lambda y: y + 1, x)
+
+    sides = (native(name, fn, "f32[8,8]") for name, fn in (("ten", loop(10)), ("hundred", loop(100)), ("until", until)))
+    ten, hundred, until_large = (side.flops for side in taken(*sides).sides)
+
+    assert ten >= 10 * 2 * 8**3
+    assert hundred == pytest.approx(10 * ten, rel=0.01)
+    assert until_large is None
+
+
 # ---- what comes back --------------------------------------------------------------------------------------------
 
 

@@ -132,7 +132,7 @@ SHOWN: dict[str, Comparisons] = {
     "what has no column is told of all functions at once": functions(
         SLOWER, SAME, PEAK, CONSTANTS, replace(CONSTANTS, candidate=Version("third"), candidate_value=3 * 2**20)
     ),
-    "a count of operations says what it leaves out": functions(
+    "operations are counted": functions(
         SLOWER, SAME, replace(PEAK, metric="flops", baseline_value=7.0, candidate_value=40e3)
     ),
     "the inputs that all share are in the heading": functions(

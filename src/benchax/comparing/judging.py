@@ -91,11 +91,12 @@ def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
 
 
 def judge_counts(context: Comparison, metric: Metric, before: float | None, after: float | None) -> Comparison:
-    """Bytes and operations, which the compiler counts: equal or not."""
+    """Bytes, which the compiler counts, and operations: equal or not."""
     context = replace(context, metric=metric, method="counted")
     if before is None or after is None:
         side = context.baseline if before is None else context.candidate
-        return replace(context, why=f"not measured, because the compiler doesn't report it for {side.label}")
+        counted = "some operations can't be counted in" if metric == "flops" else "the compiler doesn't report it for"
+        return replace(context, why=f"not measured, because {counted} {side.label}")
     found: Verdict = "same" if before == after else "slower" if after > before else "faster"
     ratio = after / before if before else None
     return replace(context, verdict=found, ratio=ratio, baseline_value=before, candidate_value=after)

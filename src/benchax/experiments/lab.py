@@ -41,7 +41,7 @@ from benchax.options import with_options
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.process_pairs import compare_launches
-from benchax.program.compiled import cost, memory_plan
+from benchax.program.compiled import memory_plan
 from benchax.program.hlo import digest, elides_constants
 from benchax.program.jaxpr import every_equation
 from benchax.progress import Listener, ProgressEvent, quiet
@@ -427,9 +427,6 @@ def look(
 ) -> Observation:
     built, hlo = prepared.built, prepared.hlo
     absent: list[Absent] = []
-    counted = cost(built.compiled, hlo) if built.compiled else None
-    if counted is not None and counted.has_loops:
-        absent.append(Absent("flops", "XLA counts the body of a loop once"))
     # XLA's text abbreviates large constants as {...}, so programs with different values can have the same text.
     stablehlo = built.lowered.as_text() if built.lowered and elides_constants(hlo) else ""
     return Observation(
@@ -437,7 +434,7 @@ def look(
         build_s=sum(built.seconds.values()) if "compile" in built.seconds else None,
         digest=_digest(hlo, stablehlo),
         plan=memory_plan(built.compiled, hlo_text=hlo) if built.compiled else Memory(),
-        flops=None if counted is None or counted.has_loops else counted.flops,
+        flops=_or_absent(absent, "flops", built.count_operations),
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs, draws)),
         bound=max((tolerance(leaf.dtype) for leaf in leaves(subject.outputs).values()), default=0.0),
@@ -563,7 +560,7 @@ class CountedCall:
     lost_s: float
     """The extra time of the first call, compared with a second one."""
     flops: float | None
-    """By XLA's estimate; None: it does not say, or the program has loops, whose bodies it counts once."""
+    """None: it needed no program, or some of its operations can't be counted."""
     disagreement: str = ""
     """With the first way's outputs, in a sentence."""
 
@@ -620,9 +617,7 @@ def _count_call(prepared: Prepared, right: Sequence[Any]) -> tuple[CountedCall, 
     _, again_s = timed(call)
     # Programs for operations outside of jit, or inside another program, do not belong to the function.
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
-    compiled = prepared.built.compiled if programs else None
-    found = cost(compiled, prepared.hlo) if compiled else None
-    flops = None if found is None or found.has_loops else found.flops
+    flops = _or_absent([], "flops", prepared.count_operations) if programs else None
     wrong = "".join(compare(_crop(result, expected), expected, against="baseline").why for expected in right)
     return CountedCall(programs, max(0.0, first_s - again_s), flops, wrong), result
 

@@ -52,7 +52,7 @@ from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.model import Failure, Memory, Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
-from benchax.program.compiled import cost, memory_plan
+from benchax.program.compiled import memory_plan
 from benchax.static_leaves import data_of
 from benchax.watching.compiles import watch_compiles
 from benchax.whole_files import write_whole
@@ -131,6 +131,7 @@ class SideFacts:
     plan: Memory | None = None
     """The compiler's, of the first build; None if it has none."""
     flops: float | None = None
+    """The FLOPs of a call; None if they can't be counted."""
     inline_flops: float | None = None
     operations: int | None = None
     """Of an eager call that can be traced."""
@@ -214,9 +215,10 @@ class BuildableVersion:
         if built.cache != "hit":
             facts.builds.append(built.seconds)
             if built.compiled is not None and facts.plan is None:
-                counted = cost(built.compiled, prepared.hlo)
                 facts.plan = memory_plan(built.compiled, hlo_text=prepared.hlo)
-                facts.flops, facts.inline_flops = counted.flops if counted else None, prepared.inline_flops
+                facts.inline_flops = prepared.inline_flops
+                with suppress(NotMeasured):
+                    facts.flops = prepared.count_operations()
         subject = prepared.call_first().subject
         # The text shows whether outputs can be fed back. Printing it takes as long as a short build.
         self.subject = replace(subject, hlo=prepared.hlo) if subject.donates else subject

@@ -41,8 +41,9 @@ from benchax.measuring.timers.base import Ready, Subject, on_fresh_stack, refuse
 from benchax.measuring.timers.embedding import number_like
 from benchax.model import Absent, Cache, CallFloor, Cold, Devices, DeviceShare, Stages, Transfer
 from benchax.program.compiled import INLINE_FLOPS, inline_flops
+from benchax.program.hlo import parse
 from benchax.program.jaxpr import equations
-from benchax.program.work import count_devices
+from benchax.program.work import count_devices, counts
 from benchax.static_leaves import drop
 from benchax.units import plural, seconds
 from benchax.watching.compiles import CompileLog, watch_compiles
@@ -234,6 +235,18 @@ class Prepared:
     def hlo(self) -> str:
         """The optimised program; empty if it cannot be reached."""
         return (self.compiled.as_text() or "") if self.compiled is not None else ""
+
+    def count_operations(self) -> float:
+        """The FLOPs of a call on one device, bodies of loops times their trip counts; XLA counts each body once.
+
+        Raises:
+            NotMeasured: there is no program, or some of its operations can't be counted.
+        """
+        found = counts(parse(self.hlo)) if self.hlo else None
+        if found is None or found.flops is None or not found.is_exact:
+            whys = found.restrictions if found else ()
+            raise NotMeasured(next(iter(whys), "there is no program whose operations could be counted"))
+        return found.flops
 
     @cached_property
     def inline_flops(self) -> float | None:

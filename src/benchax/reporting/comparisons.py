@@ -279,8 +279,7 @@ def _of_functions(found: Comparisons, metric: Metric) -> str:
     compared = found.of(metric)
     values = [(compared[0].baseline, compared[0].baseline_value), *((c.candidate, c.candidate_value) for c in compared)]
     counted = ", ".join(f"{amount(v, metric)} in {version.label}" for version, v in values if v is not None)
-    once = " (XLA's count: the body of a loop once)" if metric == "flops" else ""
-    return f"{NAMES[metric]}: {counted}{once}"
+    return f"{NAMES[metric]}: {counted}"
 
 
 def sentence(c: Comparison) -> str:

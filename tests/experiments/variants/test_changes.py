@@ -623,8 +623,7 @@ def test_five_ways_give_the_same_state() -> None:
     }  # fmt: skip
     assert e.baseline.errors is not None
     assert e.baseline.errors.reference == "float64"
-    assert e.row("scan").flops is None
-    assert e.row("unrolled").flops
+    assert e.row("unrolled").flops <= e.row("scan").flops < 3 * e.row("unrolled").flops  # which counts its trips
 
 
 def test_a_body_that_cannot_be_traced_fails_in_its_rows_and_the_loop_itself_stays() -> None:

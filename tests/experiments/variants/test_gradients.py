@@ -311,8 +311,7 @@ def test_of_a_mean_the_result_is_equal_and_memory_less() -> None:
     assert row.errors.max_rel < 1e-4
     assert dict(row.facts)["batch"].startswith("the 256 rows of x, y, guessed: with more of them the outputs keep")
     assert dict(row.facts)["batch"].endswith("; in 8 parts")
-    assert row.flops is None
-    assert {absent.what: absent.why for absent in row.absent}["flops"] == "XLA counts the body of a loop once"
+    assert row.flops == pytest.approx(whole.flops, rel=0.1)  # in eight trips of a loop
     assert found["accumulate-gradients:3"].reason == "256 rows of x, y do not divide into 3 equal micro-batches"
 
 

@@ -320,16 +320,15 @@ def bucket(size: int) -> int:
 
 
 def _describe_waste(padded: Mapping[int, int], exact: Counted, one: Counted) -> str:
-    """Operations on padding, by XLA's estimates for the programs."""
+    """Operations on padding, as counted in the programs."""
     if exact.failure or one.failure:
         return ""
     programs = {to: call.flops for to, call in zip(padded.values(), one.calls, strict=True) if call.programs}
     needed, spent = [call.flops for call in exact.calls], [programs.get(to) for to in padded.values()]
-    # A program with loops has no estimate: XLA counts the body of a loop once, however long padding makes the loop.
     if None in needed or None in spent or not sum(n or 0 for n in needed):
-        return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
+        return "wasted operations not known: some can't be counted"
     more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1
-    return f"{percent(more)} more operations than needed, by XLA's estimate" if more > 0 else ""
+    return f"{percent(more)} more operations than needed" if more > 0 else ""
 
 
 # ---- sizes around one size ------------------------------------------------------------------------------------------
