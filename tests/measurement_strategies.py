@@ -1,8 +1,9 @@
-"""Measurements to test storage with: RICH uses every field; `measurements()` draws any that `model` allows."""
+"""Measurements to test with: RICH uses every field, `measurements()` draws any, ROWS are for exports."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from benchax.model import (
     CallFloor,
     CaseId,
     Census,
+    Comparison,
     Cost,
     Devices,
     DeviceShare,
@@ -34,9 +36,11 @@ from benchax.model import (
     Samples,
     Stages,
     Transfer,
+    Version,
     WorkPerCall,
 )
 from benchax.options import DEFAULTS
+from benchax.reporting.exports import FORMATS, entries
 
 HOST = Environment("host", "Linux 6.1", "3.11.2")
 
@@ -184,3 +188,47 @@ def measured(
         started_at="2025-11-21T01:35:00.000000+00:00",
         samples=(Samples("wall", 1, elapsed_s),),
     )
+
+
+# ---- rows as the formats are tested with -----------------------------------------------------------------------------
+
+ODD = 'a, b; "c" |x| `y` <&>\nline 2\ttab\r\x00\x1b naïve 🦊'
+SIX_S = (1.2e-4, 1.1e-4, 1.3e-4, 1.15e-4, 1.25e-4, 1.2e-4)
+
+FULL = dataclasses.replace(
+    RICH,
+    case=CaseId("fft", (("n", 256), ("dtype", "f32")), tag="new"),
+    failure=None,
+    cost=Cost(flops=1.3e6),
+    memory=dataclasses.replace(RICH.memory, devices=1),
+)
+"""Every number; times by wall (six samples) and loop."""
+BARE = dataclasses.replace(measured("sum", elapsed_s=(2e-6,)), memory=Memory())
+"""One sample: no interval. No compile time, no memory."""
+FAILED = dataclasses.replace(
+    measured("bad"), samples=(), failure=Failure("timeout", "compile", "over 3 s", "try less", "Trace\nback")
+)
+ROWS = (FULL, BARE, FAILED)
+
+SLOWER = Comparison(
+    FULL.case, "run", Version("v1"), Version("now"), "slower", ratio=1.2, low=1.1, high=1.3, baseline_value=1e-4,
+    candidate_value=1.2e-4, confirmed=True,
+)  # fmt: skip
+
+
+def text(format: str, rows: tuple[Measurement, ...] = ROWS, comparisons=(), timer: str | None = None) -> str:
+    return FORMATS[format](entries(rows, comparisons, timer))
+
+
+def document(format: str, rows: tuple[Measurement, ...] = ROWS, comparisons=(), timer: str | None = None) -> Any:
+    """Read as the strictest readers do."""
+    return json.loads(text(format, rows, comparisons, timer), parse_constant=_refuse)
+
+
+def _refuse(token: str) -> None:
+    raise AssertionError(f"{token} is not JSON")
+
+
+def named(name: str) -> Measurement:
+    """Timed, and called so."""
+    return dataclasses.replace(measured(), case=CaseId(name), samples=(Samples("wall", 1, SIX_S),))

@@ -38,7 +38,7 @@ def test_a_change_belongs_to_the_tests_named_after_it(changed: str, tests: list[
     [
         ("tests/source_tree.py", "tests/test_style.py"),
         ("tests/golden/measurement-v1.json", "tests/test_codec.py"),
-        ("src/benchax/protobuf.py", "tests/profiling/test_events.py"),
+        ("src/benchax/protobuf.py", "tests/profiling/test_trace.py"),
         ("examples/gitlab-ci.yml", "tests/test_ci_recipes.py"),
         ("docs/about/requirements.md", "tests/test_docs.py"),
     ],

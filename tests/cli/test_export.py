@@ -13,9 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from command_line import Benchax
 from comparisons_by_hand import compared
-from exported_rows import SLOWER
 from git_repositories import git
-from measurement_strategies import HOST, RICH, measured
+from measurement_strategies import HOST, RICH, SLOWER, measured
 from results_by_hand import every_result
 from site_stores import make_store, row
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from command_line import Benchax, commands
 from comparisons_by_hand import series
 
@@ -135,3 +137,113 @@ def test_checklists_of_several_functions_are_parts_of_one_page(
     text = (project / "p.html").read_text(encoding="utf-8")
     assert "<h1>Checklists of 2 functions</h1>" in text
     assert text.count("Use &lt;jit&gt;") == 2
+
+
+# ---- a wrong result ends the command line with 1 --------------------------------------------------------------------
+
+
+BENCH = """
+import benchax, jax, jax.numpy as jnp
+
+def is_traced(x):
+    return isinstance(x, jax.core.Tracer)
+
+def right(x):
+    return x * 1.5
+
+def miscompiled(x):
+    return x * 1.7 if is_traced(x) else x * 1.5
+
+def other(x):
+    return x * 1.08
+
+@benchax.benchmark(args=("bf16[64]",))
+def scaled(x):
+    return x * 1.0{digits}
+"""
+TWO = """
+import jax
+
+def right(x): return x * 1.5
+def other(x): return x * 1.7
+
+functions = [right, other]
+data = ["f32[64]"]
+"""
+BRIEF = ("--max-time", "0.02", "--min-time", "0.01", "--timer", "wall", "--no-memory", "--store", "off")
+
+
+def process(folder: Path, *words: str, digits: str = "") -> subprocess.CompletedProcess[str]:
+    (folder / "bench_scaled.py").write_text(BENCH.format(digits=digits), encoding="utf-8")
+    command = [sys.executable, "-c", "from benchax.cli.main import main; main()", *words]
+    return warm_python.run(command, cwd=folder, timeout=300)
+
+
+@pytest.mark.slow
+def test_run_ends_with_1_where_the_compiled_result_is_wrong(tmp_path: Path) -> None:
+    wrong = process(tmp_path, "run", "bench_scaled.py:miscompiled", "f32[64]", *BRIEF)
+    right = process(tmp_path, "run", "bench_scaled.py:right", "f32[64]", *BRIEF)
+
+    assert wrong.returncode == 1, wrong.stderr
+    assert "WRONG" in wrong.stdout
+    assert (right.returncode, "WRONG" in right.stdout) == (0, False)
+
+
+@pytest.mark.slow
+def test_run_ends_with_2_where_another_case_failed(tmp_path: Path) -> None:
+    (tmp_path / "bench_both.py").write_text(
+        "import benchax, jax\n"
+        "@benchax.benchmark(args=('f32[4]',))\n"
+        "def wrong(x): return x + isinstance(x, jax.core.Tracer)\n"
+        "@benchax.benchmark(args=('f32[4]',))\n"
+        "def broken(x): return 1 / 0\n"
+    )
+
+    done = process(tmp_path, "run", "bench_both.py", *BRIEF)
+
+    assert done.returncode == 2
+
+
+@pytest.mark.slow
+def test_rank_ends_with_1_where_a_function_gives_another_result(tmp_path: Path) -> None:
+    functions = ("bench_scaled.py:right", "bench_scaled.py:other")
+
+    done = process(tmp_path, "compare", *functions, "bf16[64]", "--max-time", "0.01")
+
+    assert done.returncode == 1, done.stderr
+    assert "differs" in done.stdout
+
+
+@pytest.mark.slow
+def test_compare_ends_with_1_where_a_version_gives_another_result_unless_that_is_ignored(tmp_path: Path) -> None:
+    assert process(tmp_path, "run", "bench_scaled.py", "--stages", "build").returncode == 0
+
+    same = process(tmp_path, "compare", "last", "--max-time", "0.01")
+    other = process(tmp_path, "compare", "last", "--max-time", "0.01", digits="8")
+    (tmp_path / "pyproject.toml").write_text('[tool.benchax.gate]\ndiffers = "ignore"\n')
+    ignored = process(tmp_path, "compare", "last", "--max-time", "0.01", digits="8")
+
+    assert (same.returncode, other.returncode, ignored.returncode) == (0, 1, 0), other.stderr
+    assert "returns a different result from" in " ".join(other.stdout.split())
+    assert "result differs (" in other.stdout
+
+
+@pytest.mark.slow
+def test_grid_ends_with_1_where_a_function_differs_from_the_one_that_is_named(tmp_path: Path) -> None:
+    """Without a name the functions may differ by design."""
+    (tmp_path / "grid.py").write_text(TWO)
+
+    shown = process(tmp_path, "grid", "grid.py", "--store", "off")
+    wrong = process(tmp_path, "grid", "grid.py", "--store", "off", "--compare", "right")
+
+    assert "other returns a different result from right" in shown.stdout
+    assert (shown.returncode, wrong.returncode) == (0, 1)
+
+
+@pytest.mark.slow
+def test_grid_ends_with_1_where_a_check_refuses_a_result(tmp_path: Path) -> None:
+    (tmp_path / "grid.py").write_text(TWO + "def check(output, x): return bool((output == x * 1.5).all())\n")
+
+    done = process(tmp_path, "grid", "grid.py", "--store", "off")
+
+    assert done.returncode == 1

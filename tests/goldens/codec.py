@@ -11,8 +11,7 @@ from pathlib import Path
 
 def sections() -> dict[str, Callable[[], str]]:
     from comparisons_by_hand import compared, counted
-    from exported_rows import BARE, FAILED, FULL
-    from measurement_strategies import RICH
+    from measurement_strategies import BARE, FAILED, FULL, RICH
     from results_by_hand import every_result
 
     from benchax import codec

@@ -82,7 +82,7 @@ def keys_of_lines(text: str) -> str:
 @cache
 def prepare() -> None:
     """Fills the working directory: the store that sites are tested with, rows of every kind in `full`, and files."""
-    from exported_rows import ROWS, SLOWER
+    from measurement_strategies import ROWS, SLOWER
     from site_stores import make_store
 
     from benchax.store import comparisons

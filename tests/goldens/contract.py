@@ -130,8 +130,8 @@ def _keys(words: str) -> str:
 
 
 def _sarif() -> str:
-    from audits_by_hand import audit
     from goldens import commands
+    from results_by_hand import audit
 
     from benchax.reporting.audit import to_sarif
 

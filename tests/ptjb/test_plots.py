@@ -16,6 +16,7 @@ from csv_rows_by_hand import in_runs, measured, rows, store
 from matplotlib.figure import Figure
 
 from benchax.errors import MissingPackage
+from pytest_jax_bench.plot_command import main
 from pytest_jax_bench.plots.draw_all import CustomPlotFailed, Drawing, PlotRequest, draw_all, draw_custom, in_order
 from pytest_jax_bench.plots.pictures import Picture
 
@@ -338,3 +339,106 @@ def test_numeric_parameters_ascend_within_a_tag() -> None:
     assert [(row["tag"], row["n"]) for row in ordered] == [
         ("a", 8), ("a", 16), ("a", 128), ("b", 8), ("b", 16), ("b", 128),
     ]  # fmt: skip
+
+
+# ---- `ptjb-plot`, as a user meets it --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(project: Path) -> Path:
+    """Results of three tests, one with parameters; and what pytest-benchmark keeps in the same place."""
+    folder = project / ".benchmarks"
+    for n in (128, 256):
+        csv = folder / "tests-test_x.py--test_p" / f"n-{n}.csv"
+        store(csv, measured(2), f"tests/test_x.py::test_p[{n}]", {"n": n})
+    store(folder / "tests-test_x.py--test_full" / "main.csv", measured(2), "tests/test_x.py::test_full")
+    (folder / "Linux-CPython-3.11-64bit").mkdir()
+    (folder / "Linux-CPython-3.11-64bit" / "0001.csv").write_text("name,mean\na,1\n")
+    return folder
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.suffix in (".png", ".svg", ".pdf"))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("-d", "-x", "-s"),
+        ("--bench-dir", "--xaxis", "--save"),
+        ("--ptjb-output-dir", "--ptjb-plot-xaxis", "--ptjb-plot-format"),
+    ],
+)
+def test_options_have_their_old_names_and_those_of_the_plugin(folder: Path, names: tuple[str, str, str]) -> None:
+    moved = folder.rename(folder.with_name("results"))
+
+    assert main([names[0], "results", names[1], "commit", names[2], "svg", "--only", "history"]) == 0
+
+    assert len(files_below(moved)) == 3
+    assert all(name.endswith(".svg") for name in files_below(moved))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-k", "test_full", "--only", "history"], ["main"]),
+        (["-k", "test_p[256]", "--only", "history"], ["n-256"]),
+        (["-k", "*test_p[[]*"], []),
+        (["-k", "*::test_p[*]", "--only", "history"], ["n-128", "n-256"]),
+        (["-k", "*_p[12?]", "--only", "history"], ["n-128"]),
+        (["--only", "history"], ["main", "n-128", "n-256"]),
+        (["--only", "parameters", "--only", "tags"], ["n"]),
+        (["-o", "plots", "--only", "summary"], ["plots/summary"]),
+    ],
+)
+def test_tests_kinds_and_a_folder_are_chosen(folder: Path, arguments: list[str], expected: list[str]) -> None:
+    code = main(arguments)
+
+    assert code == (0 if expected else 2)
+    elsewhere = [f"plots/{Path(name).stem}" for name in files_below(Path("plots"))]
+    assert [*sorted(Path(name).stem for name in files_below(folder)), *elsewhere] == expected
+
+
+def test_a_damaged_file_costs_its_own_picture_only(folder: Path, capsys: Any) -> None:
+    damaged = folder / "tests-test_x.py--test_full" / "main.csv"
+    damaged.write_text(damaged.read_text().replace("# format: 2", "# format: 99"))
+
+    assert main(["--only", "history"]) == 1
+
+    assert len(files_below(folder)) == 2
+    assert "ptjb-plot: tests/test_x.py::test_full: anything was not drawn, because" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-d", "nowhere"], "there is no folder 'nowhere'"),
+        (["-k", "test_absent"], "no test in '.benchmarks' matches 'test_absent'"),
+        (["-d", ".benchmarks/Linux-CPython-3.11-64bit"], "no CSV file of a benchmark is in"),
+    ],
+)
+def test_what_cannot_work_is_an_error_in_words(folder: Path, capsys: Any, arguments: list[str], message: str) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-x", "tag"], ["-s", "gif"], ["--last", "0"], ["--last", "many"], ["--only", "x"]]
+)
+def test_a_bad_value_is_refused_before_anything_is_drawn(folder: Path, capsys: Any, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+
+    assert arguments[1] in capsys.readouterr().err
+    assert files_below(folder) == []
+
+
+def test_the_help_names_every_option_with_its_default(capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("usage: ptjb-plot")
+    for option in ("--bench-dir", "--xaxis", "--save", "--output", "--filter", "--only", "--last"):
+        assert option in text
+    assert text.count("(default: ") == 7

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import audits_by_hand as made
 import jsonschema
 import pytest
+import results_by_hand as made
 
 from benchax.model import Remark
 from benchax.reporting import terminal

@@ -14,10 +14,24 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import pytest
-from exported_rows import BARE, FAILED, FULL, ODD, ROWS, SLOWER, document, named, text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from measurement_strategies import HOST, RICH, TEXT, measured, measurements
+from measurement_strategies import (
+    BARE,
+    FAILED,
+    FULL,
+    HOST,
+    ODD,
+    RICH,
+    ROWS,
+    SLOWER,
+    TEXT,
+    document,
+    measured,
+    measurements,
+    named,
+    text,
+)
 
 from benchax.codec import decode_comparison, from_document
 from benchax.errors import UsageError

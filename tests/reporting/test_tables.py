@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from exported_rows import document as document_of_format
 from measurement_strategies import HOST, RICH, measured
+from measurement_strategies import document as document_of_format
 
 from benchax.model import (
     Absent,
