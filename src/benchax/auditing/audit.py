@@ -32,7 +32,7 @@ from benchax.auditing.recorder.log import Log, use_of
 from benchax.auditing.rule import NotApplicable, Rule, list_some, page_of
 from benchax.auditing.rules import packs
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.syntax import readable
+from benchax.auditing.syntax import first_line, readable
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
@@ -492,7 +492,6 @@ def _end(ended: EndedCommand) -> str:
 
 SUPPRESSION = "suppression-without-reason"
 _COMMENT = re.compile(r"#\s*benchax:\s*ignore\s*\[([^\]]*)\]\s*(.*)", re.DOTALL)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -564,11 +563,11 @@ def _around(where: Where) -> list[Ignore]:
     """Returns the suppressions in comments on a line, and on the headers of the functions around it; the nearest
     first."""
     file, line = where
-    nodes = [node for node in ast.walk(readable(file)) if isinstance(node, _FUNCTIONS)]
+    nodes = [node for node in ast.walk(readable(file)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [node for node in nodes if first_line(node) <= line <= (node.end_lineno or 0)]
+    around.sort(key=first_line, reverse=True)
     # A header may take several lines: all from the first decorator up to the first line of the body.
-    firsts = [(min([node.lineno, *(d.lineno for d in node.decorator_list)]), node) for node in nodes]
-    around = sorted((first, node.lineno, node) for first, node in firsts if first <= line <= (node.end_lineno or 0))
-    headers = [(first, max(at, node.body[0].lineno - 1)) for first, at, node in reversed(around)]
+    headers = [(first_line(node), max(node.lineno, node.body[0].lineno - 1)) for node in around]
     listed = list(comments("".join(linecache.getlines(file)), file))
     found = [i for first, last in ((line, line), *headers) for i in listed if i.where and first <= i.where[1] <= last]
     return list(dict.fromkeys(found))

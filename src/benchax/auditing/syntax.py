@@ -12,8 +12,6 @@ change.
 from __future__ import annotations
 
 import ast
-import functools
-import linecache
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,21 +21,13 @@ from typing import Any, NamedTuple
 from benchax.errors import NotMeasured
 from benchax.results.audit import Where
 from benchax.source_files import is_typed
+from benchax.source_trees import Function, Loop, around, holds, loops_around, tree_of
 from benchax.watching.watch import unwrap
 
-Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Repeat = Loop | ast.Call
 """Also a call that calls what it is given again and again."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FOLDS = ("reduce", "accumulate")
 """Functions of the standard library that call what they are given again and again."""
-
-
-def tree_of(file: str) -> ast.Module | None:
-    """Returns the file as JAX saw it, or None if there is no file to read."""
-    linecache.checkcache(file)
-    lines = linecache.getlines(file)
-    return _parse("".join(lines)) if lines else None
 
 
 NOWHERE: Where = ("", 0)
@@ -45,17 +35,8 @@ NOWHERE: Where = ("", 0)
 
 
 def readable(file: str) -> ast.Module:
-    """The same, or an empty file if the file can't be read."""
+    """The tree of a file, which is empty if the file can't be read."""
     return tree_of(file) or ast.Module([], [])
-
-
-@functools.lru_cache(maxsize=50)
-def _parse(text: str) -> ast.Module | None:
-    """Parses each text once, because several rules ask about it line after line. Callers must not change the tree."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError):
-        return None
 
 
 def where_of(text: str | None) -> Where | None:
@@ -64,17 +45,6 @@ def where_of(text: str | None) -> Where | None:
     if not (colon and file and line.isdecimal()):
         return None
     return file if is_typed(file) else str(Path(file).absolute()), int(line)
-
-
-def around(tree: ast.AST, line: int, kinds: Any) -> list[Any]:
-    """Nodes of these kinds that have this line, innermost first."""
-    found = [node for node in ast.walk(tree) if isinstance(node, kinds) and holds(node, line)]
-    return sorted(found, key=lambda node: (node.end_lineno - node.lineno, -node.lineno))
-
-
-def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
-    """The shortest loop or comprehension that has this line, its head included."""
-    return next(iter(around(tree, line, Loop)), None)
 
 
 def innermost_repeat(tree: ast.AST, line: int) -> Repeat | None:
@@ -88,16 +58,6 @@ def _repeats(call: ast.Call) -> bool:
     return len(call.args) > 1 and (is_own_map or callee_name(call) in FOLDS)
 
 
-def loops_around(tree: ast.AST, line: int) -> list[Loop]:
-    """All loops that have this line, within the innermost function that has it."""
-    return around(next(iter(around(tree, line, ast.FunctionDef)), tree), line, Loop)
-
-
-def holds(node: ast.AST, line: int) -> bool:
-    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
-    return first <= line <= last
-
-
 def kind_of(loop: Repeat) -> str:
     if isinstance(loop, ast.Call):
         return f"call of {callee_name(loop)}"
@@ -106,10 +66,10 @@ def kind_of(loop: Repeat) -> str:
     return "while loop" if isinstance(loop, ast.While) else "comprehension"
 
 
-def def_of(tree: ast.AST | None, first_line: int) -> Function | None:
+def def_of(tree: ast.AST | None, line: int) -> Function | None:
     """The function whose code begins at this line, as Python counts: decorators belong to it."""
     nodes = ast.walk(tree) if tree is not None else ()
-    return next((node for node in nodes if isinstance(node, Function) and _first_line(node) == first_line), None)
+    return next((node for node in nodes if isinstance(node, Function) and first_line(node) == line), None)
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -201,7 +161,7 @@ def code_of(fn: Callable[..., Any]) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _first_line(node: Function) -> int:
+def first_line(node: Function) -> int:
     """As `co_firstlineno` counts: decorators belong to the function."""
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
     return min([node.lineno, *(d.lineno for d in decorators)])

@@ -12,8 +12,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
@@ -53,6 +51,7 @@ from benchax.results.profile import (
     ProgramSize,
     RecordingCost,
 )
+from benchax.source_trees import Function, Loop, around, holds, tree_of
 from benchax.units import plural
 
 # The time to trace, lower and compile each function, and the passes of XLA that took longest.
@@ -65,10 +64,6 @@ from benchax.units import plural
 #
 # A traced program has no Python loops, and many instructions from one line do not prove a loop: `optax` makes hundreds
 # in one call. The file shows the loop, if it is there and has not changed since.
-
-MOST_BYTES = 4_000_000
-_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class PlaceInFile(NamedTuple):
@@ -83,37 +78,22 @@ class PlaceInFile(NamedTuple):
 def place_of(source: str) -> PlaceInFile | None:
     """Finds the code around file.py:12. Returns None if the file cannot be read."""
     file, _, number = source.rpartition(":")
-    tree = _tree(file)
+    tree = tree_of(file)
     if tree is None or not number.isdigit():
         return None
-    function, loop, line = "", None, int(number)
-    for node in ast.walk(tree):  # what is further inside comes later
-        if isinstance(node, _FUNCTIONS) and _holds(node, line):
-            function, loop = getattr(node, "name", "<lambda>"), None
-        elif isinstance(node, _LOOPS) and _holds(node, line) and _repeats(node, line):
-            loop = node.lineno
-    return PlaceInFile(function, loop)
+    line = int(number)
+    function = next(iter(around(tree, line, Function)), None)
+    loops = [loop for loop in around(function or tree, line, Loop) if _repeats(loop, line)]
+    name = "" if function is None else getattr(function, "name", "<lambda>")
+    return PlaceInFile(name, loops[0].lineno if loops else None)
 
 
-def _repeats(loop: ast.stmt | ast.expr, line: int) -> bool:
+def _repeats(loop: Loop, line: int) -> bool:
     """Returns whether a loop repeats a line. A loop computes its iterable only once."""
     if not isinstance(loop, ast.For | ast.While):
         return True
     once = [*loop.orelse, *([loop.iter] if isinstance(loop, ast.For) else [])]
-    return any(_holds(part, line) for part in loop.body) or not any(_holds(part, line) for part in once)
-
-
-def _holds(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or 0)
-
-
-@lru_cache(maxsize=200)
-def _tree(file: str) -> ast.Module | None:
-    try:
-        path = Path(file)
-        return ast.parse(path.read_bytes()) if path.stat().st_size <= MOST_BYTES else None
-    except (OSError, SyntaxError, ValueError):  # not there, or none of Python
-        return None
+    return any(holds(part, line) for part in loop.body) or not any(holds(part, line) for part in once)
 
 
 # Finds the size of a compiled program, and the line that it repeats most: both make compiling long.

@@ -39,7 +39,6 @@ from benchax.auditing.rules.transfers import intervals, watch_call
 from benchax.auditing.syntax import (
     Place,
     code_of,
-    innermost_loop,
     kind_of,
     loops_around,
     readable,
@@ -204,7 +203,7 @@ def _of_packages(line: CallLine, where: Where) -> int:
 def _is_timed_each(where: Where) -> bool:
     """Does the loop around a call read a clock before and after it?"""
     tree = readable(where[0])
-    loop = innermost_loop(tree, where[1])
+    loop = next(iter(loops_around(tree, where[1])), None)
     return loop is not None and any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
 
 
@@ -212,7 +211,7 @@ def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
     n, each_s = line.count, call_s()
     # Calls cannot have cost more than the run took.
     saved_s = min(n * each_s, e.watch.wall_s or n * each_s)
-    loop = innermost_loop(readable(where[0]), where[1])
+    loop = next(iter(loops_around(readable(where[0]), where[1])), None)
     around = f", in the {kind_of(loop)} at line {loop.lineno}" if loop else ""
     is_cheap = line.is_in_turn and grade(saved_s, e.watch.wall_s) != "warning"
     is_read = not line.is_in_turn and _is_read_between(e, line)
