@@ -333,6 +333,16 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
     evidence = ProgramEvidence("python train.py", seen, run.log)
 
     audit = audit_run(evidence, run.kept, ["key-reuse", "donation-unused", "not-jitted"])
+def test_a_signature_has_all_inputs(run: Any) -> None:
+    step = jitted(lambda *xs: sum(xs))
+    step(*(jnp.ones(3) for _ in range(8)))
+    run.end()
+
+    (kept,) = (one for one in run.kept if one.serial == run.log.function(step.__wrapped__))
+
+    assert evidence_of(run.log, kept, "trace").signature == ", ".join(["f32[3]"] * 8)
+
+
 
     assert [finding.rule for finding in audit.findings] == ["key-reuse"]
     assert audit.findings[0].seen[-1].startswith("of draw(")

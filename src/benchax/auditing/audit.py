@@ -43,6 +43,7 @@ from benchax.measuring.diagnosis import diagnose, user_line
 from benchax.model import Remark, Severity
 from benchax.options import project_table, read_seed, split_names
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
+from benchax.printable import truncate
 from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Suppressed, Where
 from benchax.source_files import owner_of, without_folders
 from benchax.units import read_duration, seconds
@@ -368,9 +369,7 @@ def best_answer(answers: Iterable[Checked]) -> Checked:
 
 
 def _findings_of(function: Audit, findings: Iterable[Finding]) -> list[Finding]:
-    shown = function.signature
-    shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
-    of = f"of {function.name}({shown}), as the program called it"
+    of = f"of {function.name}({truncate(function.signature, LONGEST)}), as the program called it"
     return [replace(one, seen=(*one.seen, of)) for one in findings]
 
 

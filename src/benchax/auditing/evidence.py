@@ -368,7 +368,7 @@ class Evidence:
     def signature(self) -> str:
         """The inputs as specs; empty if making them does not end."""
         if self.can == "trace":
-            return ", ".join(aval.str_short(short_dtypes=True) for aval in self.closed_jaxpr.in_avals[:6])
+            return ", ".join(aval.str_short(short_dtypes=True) for aval in self.closed_jaxpr.in_avals)
         return "" if self._has_no_inputs else self._prepared.inputs.signature
 
     # ---- what JAX and the compiler make of it

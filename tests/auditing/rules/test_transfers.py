@@ -99,6 +99,22 @@ def test_the_line_that_sends_an_array_is_named(ask_about: Any) -> None:
     assert finding.seen[0] == "1 × in one call, 400 B together"
 
 
+def reads_often(a: Any) -> Any:
+    a = a * float(a[0]) * float(a[1:3].sum())
+    a = a * float(a.max())
+    a = a * int(a.min()) * bool(a.any())
+    a = a * int(a.sum()) * bool(a.all())
+    return a * complex(a[0]).real
+
+
+def test_every_line_that_reads_a_result_back_is_named(ask_about: Any) -> None:
+    findings = ask_about("implicit-transfers", reads_often, "f32[100]").findings
+
+    first = reads_often.__code__.co_firstlineno
+    assert {finding.where[1] for finding in findings} == {first + i for i in range(1, 6)}
+    assert len(findings) == 7
+
+
 def test_constants_of_what_compiles_are_part_of_the_program(ask_about: Any) -> None:
     assert ask_about("implicit-transfers", compiles, "f32[100]").outcome == "fine"
 

@@ -18,7 +18,6 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import NO_ARRAY, CallLine, Event
 from benchax.auditing.rule import (
-    MOST_LISTED,
     Gain,
     Match,
     NotApplicable,
@@ -414,7 +413,7 @@ def resharding(e: ProgramEvidence) -> Iterable[Match]:
     for line in lines if jax.device_count() > 1 else ():
         moved = Counter(move for event in line.events for move in _moves(line, event))
         moved.update(move for old, new in pairwise(line.events) for move in _spreads(line, old, new))
-        often = [(move, n) for move, n in moved.most_common(5) if n >= OFTEN]
+        often = [(move, n) for move, n in moved.most_common() if n >= OFTEN]
         if often:
             called = where_of(line.where)
             yield Match(
@@ -583,7 +582,10 @@ def collectives_dominate(e: Evidence) -> Iterable[Match]:
         return
     yield Match(
         f"{size(sent)} per call come from other devices, {percent(sent / touched)} of the bytes read and written",
-        [*_describe_collectives(collectives), "time in them was not measured: benchax profile shows it"],
+        [
+            *list_some(list(_describe_collectives(collectives))),
+            "time in them was not measured: benchax profile shows it",
+        ],
     )
 
 
@@ -594,5 +596,5 @@ def _describe_collectives(collectives: Collectives) -> Iterable[str]:
     for call in collectives.calls:
         moved[call.opcode] += call.size_bytes * (call.trips or 1)
         times[call.opcode] += call.trips or 1
-    for opcode, total in moved.most_common(MOST_LISTED):
+    for opcode, total in moved.most_common():
         yield f"{times[opcode]} × {opcode}: {size(total)} on each of {collectives.partitions} devices"

@@ -25,6 +25,7 @@ from benchax.auditing.syntax import (
 )
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
+from benchax.printable import truncate
 from benchax.results.audit import Where
 from benchax.results.watch import CachedProgram, Compile, FunctionCount
 from benchax.source_files import owner_of
@@ -95,7 +96,7 @@ class Again:
     def places(self) -> Iterator[Place]:
         """Where it is called, what it is given is made, and it is defined."""
         lines = dict.fromkeys(c.where for c in self.compiles if c.where)
-        yield from (("called here", where_of(line)) for line in list(lines)[:3])
+        yield from (("called here", where_of(line)) for line in lines)
         called = where_of(next(iter(lines), None))
         for path in dict.fromkeys(_paths(self.texts)):
             yield from made_at(called, self.function, path)
@@ -353,7 +354,7 @@ def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Match]:
         for line, call in {call.lineno: call for call in jits_of_new_functions(loop)}.items():
             yield Match(
                 f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
-                [f"line {line}: {ast.unparse(call)[:100]}", "seen in the source, not in the calls"],
+                [f"line {line}: {truncate(ast.unparse(call), 100)}", "seen in the source, not in the calls"],
                 where=(e.source.file, line),
                 severity="info",
             )
@@ -381,7 +382,7 @@ def compile_share(e: ProgramEvidence) -> Iterable[Match]:
         [
             f"{seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it after the import of JAX",
             f"{seconds(again_s)} of it was for functions that had been compiled before",
-            *map(_cost, e.watch.functions[:3]),
+            *list_some([_cost(f) for f in e.watch.functions], what="functions"),
         ],
         f"Start with the functions that are compiled again: {lines}. `benchax watch` gives the reason for each program."
         if is_again
@@ -448,10 +449,10 @@ def _keep(least_s: float) -> str:
 
 def _slowest(programs: list[CachedProgram]) -> list[str]:
     total_s = sum(p.elapsed_s for p in programs)
-    listed = sorted(programs, key=lambda p: -p.elapsed_s)[:3]
+    listed = sorted(programs, key=lambda p: -p.elapsed_s)
     return [
         f"{len(programs)} programs were compiled in {seconds(total_s)}, by JAX's own clock, and no program was kept",
-        *(f"{p.name or 'a program'}: {seconds(p.elapsed_s)}" for p in listed),
+        *list_some([f"{p.name or 'a program'}: {seconds(p.elapsed_s)}" for p in listed], what="programs"),
     ]
 
 

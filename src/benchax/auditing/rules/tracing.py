@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.hooks import DEBUGGING
-from benchax.auditing.rule import Match, NotApplicable, refuse_failed, rule, try_variant
+from benchax.auditing.recorder.hooks import DEBUGGING, debugging_settings
+from benchax.auditing.rule import Match, NotApplicable, list_some, refuse_failed, rule, try_variant
 from benchax.auditing.syntax import NOWHERE, Source, calls, holds, readable, where_of
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.rewriting import leave_out, rewritten
@@ -25,6 +25,7 @@ from benchax.measuring.diagnosis import diagnose, explain, user_line
 from benchax.measuring.program import program_of as call_of
 from benchax.measuring.purity import ClockRead, difference, watch_clock_reads
 from benchax.measuring.state import changes, state_of
+from benchax.printable import truncate
 from benchax.program.index import TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of
@@ -142,8 +143,8 @@ def leaked_tracer(e: Evidence) -> Iterable[Match]:
     yield Match(
         "keeps a traced value beyond the trace",
         [
-            *(values[:3] or ["a traced value is still held after the trace"]),
-            *holders[:3],
+            *list_some(values or ["a traced value is still held after the trace"]),
+            *list_some(holders),
             "seen by jax.checking_leaks()",
         ],
     )
@@ -208,7 +209,7 @@ def impure_function(e: Evidence) -> Iterable[Match]:
         prints = [call for call in calls(e.source.tree, "print") if isinstance(call.func, ast.Name)] if e.source else []
         yield Match(
             "prints while it is traced, but not when it runs compiled",
-            [f"printed by a trace: {printed.strip()[:200]!r}", TRACED_TWICE],
+            [f"printed by a trace: {truncate(printed.strip(), 200)!r}", TRACED_TWICE],
             "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other "
             "effects. Both make each call wait for Python, so measure their cost before you keep them.",
             where=_first_line(e.source, prints),

@@ -167,10 +167,10 @@ def implicit_transfers(e: Evidence) -> Iterable[Match]:
     transfers = watch_call(e, e.prepared.program.call if e.failure is None else e.fn)
     if "device to host" not in transfers.sees:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
-    for t in transfers.of("device to host")[:5]:
+    for t in transfers.of("device to host"):
         yield _transferred(t, f"reads {t.what} back by {t.by}", READ_LESS, is_call=True)
     sent = [t for t in transfers.of("host to device") if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
-    for t in sent[:5]:
+    for t in sent:
         yield _transferred(t, f"sends {t.what} to the device for {t.by}", MAKE_ONCE, is_call=True)
 
 
