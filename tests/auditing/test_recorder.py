@@ -6,6 +6,7 @@ import gc
 import sysconfig
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,11 @@ def run() -> Iterator[SimpleNamespace]:
     found.end = end
     yield found
     end()
+
+
+class Doubling:
+    def step(self, x: Any) -> Any:
+        return 2 * x
 
 
 def jitted(body: Callable[..., Any] = lambda x: x + 1, **settings: Any) -> Any:
@@ -179,6 +185,16 @@ def test_of_programs_that_are_compiled_by_hand_one_is_kept_with_its_compile_time
     run.end()
 
     assert [one.compile_s > 0 for one in run.kept] == [True]
+
+
+@pytest.mark.parametrize("fn", [partial(lambda x, n: x + n, n=1), jitted(lambda x: x - 2), Doubling().step])
+def test_a_call_has_the_name_of_the_function_that_was_compiled(run: Any, fn: Any) -> None:
+    with watch("all") as seen:
+        jax.jit(fn)(jnp.ones(3))
+
+    (line,) = (one for one in call_lines(run.end()) if one.function == run.log.function(fn))
+
+    assert line.name in {compiled.function for compiled in seen.compiles}
 
 
 def test_what_a_window_does_not_see_is_no_pair(run: Any) -> None:

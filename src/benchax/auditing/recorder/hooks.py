@@ -409,12 +409,11 @@ def _describe(fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
     if isinstance(fun, BatchedCall):
         return FunctionFacts(fun.__name__, fun.defined, unnamed)
     call = calling()
-    names = name_inputs(call)
-    name = getattr(call.own, "__name__", None) or type(call.own).__name__
+    names, place = name_inputs(call), place_of(call, None)
     # A class says more than `__call__`.
     name = call.own.__qualname__ if name == "__call__" else name
     given = names if len(names) == len(leaves) else unnamed
-    return FunctionFacts(name, place_of(call, None).defined or "", given, _wanted_shardings(call))
+    return FunctionFacts(name, place.defined or "", given, _wanted_shardings(call))
 
 
 def _wanted_shardings(call: JaxCall) -> tuple[Any, ...]:

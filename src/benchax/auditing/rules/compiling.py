@@ -306,7 +306,7 @@ def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Match]:
 def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
     if not isinstance(e, ProgramEvidence):
         return 0
-    return sum(event.by == one.function.rpartition(".")[2] for event in e.log.of("call"))
+    return sum(event.by.rpartition(".")[2] == one.function for event in e.log.of("call"))
 
 
 @rule(
