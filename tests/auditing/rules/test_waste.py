@@ -276,8 +276,11 @@ def test_it_names_the_line_the_argument_and_the_share(ask_about: Any) -> None:
     assert "operations of a call, counted from the shapes" in finding.seen[-2]
 
 
-def test_a_loop_of_unknown_length_is_said_to_be_counted(ask_about: Any) -> None:
-    assert "a loop of unknown length as 100" in asked(ask_about, until_small, GRAM, F, fixed=[0]).one.seen[-2]
+def test_beside_a_loop_of_unknown_length_the_share_is_not_known(ask_about: Any) -> None:
+    finding = asked(ask_about, until_small, GRAM, F, fixed=[0]).one
+
+    assert finding.severity == "info"
+    assert "their share isn't known, because a loop has no known length" in finding.seen[-2]
 
 
 @pytest.mark.parametrize(

@@ -573,9 +573,6 @@ def _is_of_cond(op: TracedOp) -> bool:
 
 # ---- fixed-work ------------------------------------------------------------------------------------------------------
 
-UNKNOWN_TRIPS = 100
-"""Iterations that a loop of unknown length counts as."""
-
 
 @rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True)
 def fixed_work(e: Evidence) -> Iterator[Match]:
@@ -605,27 +602,32 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
     used = {i: list_ahead([value]) for value, i in same.items()}
     first = [names[i] for i, reached in used.items() if reached.intersection(again[0].reads)]
     is_open = any(body.kind == "while" for body in e.program.bodies)
-    open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
+    whole, unknown = (
+        ("", "; their share isn't known, because a loop has no known length")
+        if is_open
+        else (f" of {count(total)}", "")
+    )
     fed = {value for op in again for value in op.reads}
     never = [f"{names[i]} {e.program.inputs[i].spec}" for i, reached in used.items() if reached & fed]
     yield Match(
         f"computes {again[0].name} in each call from arguments that never change",
         [
             *list_some([f"{op.name} makes {op.makes[0].spec}, {count(each[op])} operations{op.at}" for op in again]),
-            f"{count(work)} of {count(total)} operations of a call, counted from the shapes{open_loop}",
+            f"{count(work)}{whole} operations of a call, counted from the shapes{unknown}",
             f"the same object at each call that was seen, three or more: {', '.join(list_some(never))}",
         ],
         "Compute it once, before the calls, and pass the result, instead of "
         f"{' and '.join(list_some(first))} or in addition: jit keeps nothing "
         "from call to call.",
-        work=(work, total),
+        work=(work, work if is_open else total),
+        severity="info" if is_open else None,
         op=again[0],
     )
 
 
 def _work(op: TracedOp, loops: Iterable[Body]) -> float:
-    """Operations in a call, once in each iteration of these loops."""
-    return op.work * math.prod(body.trips or UNKNOWN_TRIPS for body in loops if body.is_loop)
+    """Operations in a call, once in each iteration of these loops; a loop of unknown length counts once."""
+    return op.work * math.prod(body.trips or 1 for body in loops if body.is_loop)
 
 
 # ---- zero-argument-jit -----------------------------------------------------------------------------------------------
