@@ -439,8 +439,6 @@ MOST_COLUMNS = 64
 LEAST_VALUES, LEAST_DISTINCT = 32, 8
 NEAR = 0.1
 """A share of the largest number. If the numbers spread further, no offset is to blame."""
-KEPT_SHARE = 0.9
-"""The share of the different numbers that must stay different."""
 NOISE_BITS = 40
 """Numbers that are equal to this many bits differ only by the rounding of the operations that made them. float64
 has 53 bits. Sums of 8192 terms lose 13 of them at most."""
@@ -459,6 +457,8 @@ def find_lost_digits(given: Any, to_dtype: Any) -> LostDigits | None:
     """None: all is well, or it is not an array of 64 bits that becomes one of fewer.
 
     Args:
+    share: tuple[int, int] = (1, 1)
+    """How many of the different numbers are lost, and how many there were."""
         given: an array of NumPy, or a list of numbers.
         to_dtype: what it becomes on the device.
     """
@@ -486,7 +486,7 @@ def _look(column: np.ndarray, to: np.dtype) -> LostDigits | None:
     if not 0 < high - low < NEAR * size:
         return None
     distinct, left = len(np.unique(_without_noise(column))), len(np.unique(made))
-    if distinct < LEAST_DISTINCT or left >= KEPT_SHARE * distinct:
+    if distinct < LEAST_DISTINCT or left >= distinct:
         return None
     # From one number of the new dtype to the next, at the largest of them.
     step = float(jnp.finfo(to).eps) * 2.0 ** np.floor(np.log2(size))
@@ -494,7 +494,9 @@ def _look(column: np.ndarray, to: np.dtype) -> LostDigits | None:
         f"of {distinct} different numbers {between} {left} are left in {after}",
         f"{after} holds a number of this size to {step:.3g}",
     ]
-    return LostDigits(f"{distinct} different numbers in {before} are {left} in {after}", told)
+    return LostDigits(
+        f"{distinct} different numbers in {before} are {left} in {after}", told, (distinct - left, distinct)
+    )
 
 
 def _without_noise(column: np.ndarray) -> np.ndarray:

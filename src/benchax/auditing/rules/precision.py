@@ -259,8 +259,6 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     work = [(op, op.work * op.times) for op in program.ops if op.name not in ("scan", "while")]
     wide = sum(n for op, n in work if any(_is_wide(v) and v.shape for v in op.makes))
     total = sum(n for _, n in work)
-    if wide < max(1 << 20, total / 2):
-        return
     lines = {line for each in e.use.wide_lines.values() for line in each}
     yield Match(
         "computes in float64 what it returns as float32",
@@ -273,6 +271,7 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Match]:
         "Convert its inputs where they are made: jnp.asarray(x, jnp.float32). With jax_enable_x64, a NumPy array stays "
         "float64, and so does everything that meets it.",
         where=where_of(lines.pop()) if len(lines) == 1 else e.def_where,
+        work=(wide, total),
     )
 
 

@@ -333,13 +333,13 @@ def rounded_inputs(e: Evidence) -> Iterable[Match]:
     if not arrays:
         raise NotApplicable("no input is a NumPy array")
     lost = (find_lost_digits(array, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
-    yield from (Match(one.title, one.sentences) for one in lost if one)
+    yield from (Match(one.title, one.sentences, lost=one.share) for one in lost if one)
 
 
 @rounded_inputs.in_program
 def _rounded_in_program(e: ProgramEvidence) -> Iterable[Match]:
     for event in {event.where: event for event in e.log.of("rounded")}.values():
-        yield Match(event.note.title, event.note.sentences, where=where_of(event.where))
+        yield Match(event.note.title, event.note.sentences, where=where_of(event.where), lost=event.note.share)
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------
