@@ -42,7 +42,7 @@ from benchax.program.evaluate import compute
 from benchax.program.index import TracedOp, Value
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
-from benchax.units import seconds, size
+from benchax.units import seconds
 
 RuleSubject = Literal["function", "program", "both"]
 
@@ -99,9 +99,7 @@ class Match:
     """The operation that it is about."""
     instead: Instead | None = None
     gain: Gain | None = None
-    """If nothing is timed, or nothing came of it."""
-    bytes_saved: int = 0
-    """Memory that is saved at most."""
+    """If nothing is timed, or nothing came of it. Its bytes are saved in any case."""
     lost: tuple[float, float | None] | None = None
     """(lost, whole): seconds or bytes that it costs, and that the run or call takes. `grade` decides the severity."""
     work: tuple[float, float] | None = None
@@ -196,12 +194,11 @@ class Rule:
             )
             tried = try_variant(e, instead.name, better, now)
             timed = tried.comparison
-            if timed is not None and timed.verdict in ("same", "slower") and not match.bytes_saved:
+            if timed is not None and timed.verdict in ("same", "slower") and not gain.bytes:
                 return tried.sentence
             seen.append(tried.sentence)
-            gain = gain_of_part(e, tried.gain, instead.part) or gain
-        if match.bytes_saved:
-            gain = with_bytes(gain, match.bytes_saved, f"estimated: at most {size(match.bytes_saved)} of memory")
+            of_part = gain_of_part(e, tried.gain, instead.part)
+            gain = with_bytes(of_part, gain.bytes, gain.text or "") if gain.bytes else of_part or gain
         others = [(label, place) for label, place in match.related if place is not None and _is_yours(place)]
         own = match.where or (where_of(match.op.line) if match.op is not None else None)
         defined = None if isinstance(e, ProgramEvidence) else e.def_where

@@ -43,7 +43,6 @@ from benchax.results.audit import Where
 from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
 
-_JAX = str(Path(jax.__file__).parent)
 # Below these frames is the caller of the audit, who may be in a loop. jax 0.6.2 reports such frames.
 _END = str(Path(programs.__file__).parent)
 JOINS = (
@@ -276,7 +275,7 @@ def _places_of(eqn: Any, loops_at: Callable[[str, int], list[Repeat]]) -> Iterat
     frames = list(takewhile(lambda frame: not frame[0].co_filename.startswith(_END), _frames(eqn)))
     for i, (code, at, line) in enumerate(frames):
         owner = owner_of(code.co_filename)
-        if owner not in ("user", "package") or code.co_filename.startswith(_JAX):
+        if owner not in ("user", "package"):
             continue
         inwards.append((code, at))
         # Users cannot change the loops of installed packages (diffrax has one of 100 iterations).
@@ -540,7 +539,7 @@ def stacked_outputs(e: Evidence) -> Iterator[Match]:
                 inputs,
                 (1,),
             ),
-            bytes_saved=total - needed,
+            gain=Gain(f"estimated: at most {size(total - needed)} of memory", bytes=total - needed),
             severity=None if op.work < MOST_WORK * total else "info",
             related=[("its body begins here", _where_defined(op))],
         )

@@ -21,6 +21,7 @@ from benchax.auditing.rule import (
     compute_values,
     rule,
 )
+from benchax.auditing.rules.compiled import UPDATES
 from benchax.auditing.rules.waste import FEW_USED, used_ends
 from benchax.program.index import MOVES, TAKES, Body, TracedOp, Value, identity_axes, list_ahead, root_of
 from benchax.program.jaxpr import is_users_own, names, nested_in
@@ -505,8 +506,6 @@ def permuted_draw(e: Evidence) -> Iterator[Match]:
 
 LEAST_LENGTH = 16
 """Positions. A loop that makes n of them computes n² and needs n: 16 times as many from here on."""
-UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
-"""Operations that write a part of their first operand, and the position of that part."""
 
 
 @rule(
