@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,7 +19,7 @@ from benchax.auditing.checklist import ITEMS, Item, Known, walk_checklist
 from benchax.auditing.evidence import Evidence
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.results.audit import Checked, Finding
+from benchax.results.audit import Audit, Checked, Finding
 from benchax.results.experiment import Errors, Experiment, VariantRow
 
 
@@ -29,10 +31,15 @@ def branch(x):
     return x if x > 0 else -x
 
 
+def audited(answers: Mapping[str, tuple[list[Finding], Checked]]) -> Audit:
+    findings = tuple(replace(one, rule=rule) for rule, (found, _) in answers.items() for one in found)
+    return Audit("f", findings=findings, checked=tuple(replace(c, rule=rule) for rule, (_, c) in answers.items()))
+
+
 def known(row: VariantRow | None = None, **answers: Any) -> Known:
     baseline = VariantRow("baseline", "as it is", errors=Errors("float64", 1e-6, 1e-7))
     tried = Experiment("f", "f32[8]", baseline, (row,) if row else ())
-    return Known(evidence(double, "f32[8]", eager_s=1e-3, jitted_s=1e-4), answers, tried)
+    return Known(evidence(double, "f32[8]", eager_s=1e-3, jitted_s=1e-4), audited(answers), tried)
 
 
 def answer(item: Item, what: Known) -> tuple[str, str]:
@@ -90,7 +97,7 @@ def test_a_variant_answers_a_line(row: VariantRow, expected: tuple[str, str]) ->
 )
 def test_what_is_jitted_has_a_tick_where_it_was_decided_that_it_pays(outcome: Any, expected: str) -> None:
     answers = {"not-jitted": NO, "trivial-jit": outcome}
-    jitted = Known(evidence(jax.jit(double), "f32[8]", eager_s=1e-3, jitted_s=1e-4), answers, None)
+    jitted = Known(evidence(jax.jit(double), "f32[8]", eager_s=1e-3, jitted_s=1e-4), audited(answers), None)
     (item,) = (item for item in ITEMS if item.text == "JIT expensive functions")
 
     assert answer(item, jitted)[0] == expected
@@ -105,7 +112,7 @@ def test_comparisons_none_of_which_was_decided_validate_nothing() -> None:
 
 def test_low_precision_parameters_are_named() -> None:
     e = known()
-    low = Known(Evidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), {}, None)
+    low = Known(Evidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), audited({}), None)
 
     (item,) = (item for item in ITEMS if item.text == "Keep parameters in fp32")
 

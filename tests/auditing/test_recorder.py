@@ -263,7 +263,7 @@ def test_a_traced_value_that_a_package_keeps_is_no_fault_of_the_program(run: Any
         jax.jit(library.remember)(jnp.ones(3))
     run.end()
 
-    audit = audit_run(ProgramEvidence("python train.py", seen, run.log), run.kept, ["leaked-tracer"])
+    audit = audit_run(ProgramEvidence(seen, run.log), run.kept, ["leaked-tracer"])
 
     assert [(checked.outcome, "belongs to a package" in checked.why) for checked in audit.checked] == [
         ("not applicable", True)
@@ -333,6 +333,16 @@ def test_what_a_callback_reads_is_of_the_moment_in_which_it_runs() -> None:
     assert outer_values(log, {}) == []
 
 
+def test_a_signature_has_all_inputs(run: Any) -> None:
+    step = jitted(lambda *xs: sum(xs))
+    step(*(jnp.ones(3) for _ in range(8)))
+    run.end()
+
+    (kept,) = (one for one in run.kept if one.serial == run.log.function(step.__wrapped__))
+
+    assert evidence_of(run.log, kept, "trace").signature == ", ".join(["f32[3]"] * 8)
+
+
 def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
     @jax.jit
     def draw(key):
@@ -346,19 +356,9 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
         draw_once(jax.random.key(1))
         draw(jax.random.key(0))
     run.end()
-    evidence = ProgramEvidence("python train.py", seen, run.log)
+    evidence = ProgramEvidence(seen, run.log)
 
     audit = audit_run(evidence, run.kept, ["key-reuse", "donation-unused", "not-jitted"])
-def test_a_signature_has_all_inputs(run: Any) -> None:
-    step = jitted(lambda *xs: sum(xs))
-    step(*(jnp.ones(3) for _ in range(8)))
-    run.end()
-
-    (kept,) = (one for one in run.kept if one.serial == run.log.function(step.__wrapped__))
-
-    assert evidence_of(run.log, kept, "trace").signature == ", ".join(["f32[3]"] * 8)
-
-
 
     assert [finding.rule for finding in audit.findings] == ["key-reuse"]
     assert audit.findings[0].seen[-1].startswith("of draw(")

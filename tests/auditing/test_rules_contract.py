@@ -42,7 +42,7 @@ def test_a_rule_says_what_it_asks_and_finds_in_a_function_of_its_name(rule: Rule
 
 @pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
 def test_a_rule_is_asked_about_nothing_but_its_subject(rule: Rule) -> None:
-    program, function = ProgramEvidence("python train.py", Watch()), Evidence(make_case(abs, (1.0,)))
+    program, function = ProgramEvidence(Watch()), Evidence(make_case(abs, (1.0,)))
     refused = {"function": [(program, "a program is audited")], "program": [(function, "not a program")], "both": []}
 
     for evidence, why in refused[rule.of]:

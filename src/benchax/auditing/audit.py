@@ -36,14 +36,15 @@ from benchax.auditing.syntax import first_line, readable
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
+from benchax.grouping import group_by
 from benchax.hooks.command import EndedCommand, Report, run
 from benchax.json_values import decode_value
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
 from benchax.model import Remark, Severity
 from benchax.options import project_table, read_seed, split_names
-from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.printable import truncate
+from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Suppressed, Where
 from benchax.source_files import owner_of, without_folders
 from benchax.units import read_duration, seconds
@@ -257,7 +258,7 @@ def audit_run(
     """
     asked = choose_rules(rules)
     with _silence():
-        audit = run_rules(evidence, asked, evidence.command)
+        audit = run_rules(evidence, asked, "")
     begun = perf_counter()
     if functions and sys.stderr is not None and sys.stderr.isatty():
         # The program has ended, so its terminal shows nothing while the audit goes on.
@@ -317,19 +318,18 @@ def _join_functions(
     audit: Audit, functions: Sequence[tuple[Audit, Can]], left: Sequence[str], elapsed_s: float
 ) -> Audit:
     """A rule without an answer for the program takes the answers for its functions."""
-    audits_of = [one for one, _ in functions]
     known = every_rule()
     # Some rules, such as key-reuse, look at a whole program and also at each of its functions.
     is_open = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].traced}
     found = _join_findings(f for one, _ in functions for f in _findings_of(one, one.findings) if f.rule in is_open)
-    answers = {c.rule: _answer(c, audits_of) for c in audit.checked if c.rule in is_open}
+    answers = group_by((*(c for one, _ in functions for c in one.checked), *audit.checked), lambda c: c.rule)
     silent = (
         replace(s, finding=f) for one, _ in functions for s in one.suppressed for f in _findings_of(one, [s.finding])
     )
     return replace(
         audit,
         findings=tuple(sorted((*audit.findings, *found), key=rank)),
-        checked=tuple(answers.get(checked.rule) or checked for checked in audit.checked),
+        checked=tuple(best_answer(answers[c.rule]) if c.rule in is_open else c for c in audit.checked),
         suppressed=(*audit.suppressed, *silent),
         remarks=(*audit.remarks, *_remarks([one.name for one, can in functions if can == "compile"], left, elapsed_s)),
         elapsed_s=audit.elapsed_s + elapsed_s,
@@ -356,11 +356,6 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
         texts = dict.fromkeys(text for each in others for text in (each.title, each.seen[0], each.seen[-1]))
         told = [f"also {text}" for text in texts if text not in (first.title, *first.seen)]
     return replace(first, seen=(*first.seen, *list_some(told, what="functions")))
-
-
-def _answer(of_program: Checked, functions: Sequence[Audit]) -> Checked:
-    of_all = [checked for one in functions for checked in one.checked if checked.rule == of_program.rule]
-    return best_answer(of_all if of_program.outcome == "not applicable" and of_all else [of_program, *of_all])
 
 
 def best_answer(answers: Iterable[Checked]) -> Checked:

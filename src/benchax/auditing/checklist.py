@@ -7,12 +7,12 @@ was not checked or was not decided, it gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchax.auditing.audit import MAX_TIME_S, ask, choose_rules, enter_step, read_limits, rule_event
+from benchax.auditing.audit import MAX_TIME_S, choose_rules, enter_step, read_limits, rule_event, run_rules
 from benchax.auditing.evidence import TIMEOUT_S, Evidence, TrialCall
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
@@ -20,13 +20,11 @@ from benchax.environment import capture
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
-from benchax.experiments.lab import WorkerLab
 from benchax.experiments.variant import BASELINE_OF_GROUP
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.options import resolve
 from benchax.progress import Listener, Progress, quiet, show_progress
-from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
+from benchax.results.audit import Answer, Audit, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
 from benchax.units import plural, seconds, size
 
@@ -82,23 +80,19 @@ def walk_checklist(
     begun = perf_counter()
     evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
     asked = choose_rules(sorted({rule for item in ITEMS for rule in item.rules}))
-    total = len(asked) + 1
-    name = case.id.label
-    evidence.tell = lambda doing: report(rule_event(name, next(iter(asked)), 0, total, doing))
+    n, name = len(asked), case.id.label
+    evidence.tell = lambda doing: report(rule_event(name, next(iter(asked)), 0, n, doing))
     signature = evidence.signature
-    answers: dict[str, tuple[list[Finding], Checked]] = {}
-    for i, rule in enumerate(asked.values()):
-        enter_step(evidence, rule_event(name, rule.id, i, total), report)
-        answers[rule.id] = ask(rule, evidence)
-    enter_step(evidence, rule_event(name, "variants", total - 1, total), report)
+    audit = run_rules(evidence, asked, name, signature, folder=case.folder, report=report)
+    enter_step(evidence, rule_event(name, "variants", n, n + 1), report)
     tried, why_untried = None, ""
     try:
         tried = _try_variants(evidence, max_time_s, begun)
     except NotMeasured as error:
         why_untried = error.problem
-    known = Known(evidence, answers, tried, why_untried)
+    known = Known(evidence, audit, tried, why_untried)
     ticks = tuple(Tick(item.section, item.text, *item.answer(known), item.by) for item in ITEMS)
-    found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
+    found = Checklist(name, signature, ticks, perf_counter() - begun, capture(case.folder))
     return found, evidence.trial("compiled")
 
 
@@ -112,11 +106,9 @@ def _try_variants(evidence: Evidence, max_time_s: float, begun: float) -> Experi
     left_s = max_time_s - (perf_counter() - begun)
     if left_s < LEAST_LOOKS * evidence.process_s:
         raise NotMeasured(f"the {max_time_s:g} s were used up (--max-time)")
-    given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
-    options = resolve(given, project=evidence.case.folder)
     # Only start the last process if there is time for it.
     effort = Effort(looks=(2, 3), max_time_s=left_s - evidence.process_s)
-    lab = WorkerLab(options, effort, lambda event: evidence.tell(event.item), begins_late=False)
+    lab = evidence.lab(effort, report=lambda event: evidence.tell(event.item), begins_late=False)
     return run_experiment(evidence.case, VARIANTS, lab)
 
 
@@ -125,10 +117,18 @@ class Known:
     """The facts found about the function."""
 
     evidence: Evidence
-    answers: Mapping[str, tuple[list[Finding], Checked]]
+    audit: Audit
     tried: Experiment | None
     why_untried: str = ""
     """Completes "not checked, because …"."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Also those that the author of the code wants no word of: they are what was seen."""
+        return [*self.audit.findings, *(one.finding for one in self.audit.suppressed)]
+
+    def checked(self, rules: Sequence[str]) -> list[Checked]:
+        return [one for rule in rules for one in self.audit.checked if one.rule == rule]
 
     def rows(self, variant: str) -> list[VariantRow]:
         """Returns the rows of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared
@@ -163,11 +163,9 @@ class Item:
 
 
 def _by_rules(known: Known, item: Item) -> Said:
-    answers = [known.answers[rule] for rule in item.rules]
-    findings = [finding for found, _ in answers for finding in found]
-    if findings:
+    checked = known.checked(item.rules)
+    if findings := [f for f in known.findings if f.rule in item.rules]:
         return "no", "; ".join(f.title + (f" ({f.gain})" if f.gain else "") for f in findings)
-    checked = [checked for _, checked in answers]
     fine = [c.rule for c in checked if c.outcome == "fine"]
     found_nothing = f"nothing found by {', '.join(fine)}" if fine else ""
     # A tick covers everything that a line looks at. If one rule could not see a part, the others have not seen it
@@ -210,7 +208,7 @@ def _of_row(row: VariantRow) -> Said:
 
 def _check_jitted(known: Known, item: Item) -> Said:
     # A tick needs a decision whether it pays. Without one, the line gives the reason.
-    if known.evidence.is_jitted and known.answers["trivial-jit"][1].outcome == "fine":
+    if known.evidence.is_jitted and known.checked(["trivial-jit"])[0].outcome == "fine":
         return "yes", f"jitted; a call takes {_per_call(known.evidence)}"
     return _by_rules(known, item)
 
@@ -264,7 +262,7 @@ def _devices(known: Known, item: Item) -> Said:
 
 
 def _check_comparisons(known: Known, item: Item) -> Said:
-    gains = [f.gain for found, _ in known.answers.values() for f in found if f.gain]
+    gains = [f.gain for f in known.findings if f.gain]
     measured = sum(gain.startswith("measured") for gain in gains)
     tried = [row.comparison for row in known.tried.rows if row.comparison is not None] if known.tried else []
     decided = sum(c.verdict != "unclear" for c in tried)

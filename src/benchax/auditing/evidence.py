@@ -62,6 +62,7 @@ from benchax.workers.task import Say, limit_stages
 # It leaves JAX's persistent cache unchanged, because rules report on that cache.
 
 TIMEOUT_S = 300.0
+"""The default limit of a stage: patience, and no measurement."""
 BEFORE_TRACING = ("start", "inputs")
 BUILDING = ("trace", "lower", "compile")
 
@@ -169,11 +170,13 @@ COMPARING_S = 20.0
 busy machine, and some room."""
 LARGE_EFFECT = 2.0
 """This much faster or slower, and yet unclear: then the comparison goes on."""
-LONGER_S = 40.0
+LONGER_S = 2 * COMPARING_S
 """How long it then goes on."""
 RESERVED_SHARE = 0.25
 """No comparison starts in the last quarter of the time, so that the audit ends about when its time does."""
 WATCHED_CALLS = 3
+"""The first call compiles, the second can compile again for results of the first, and the third shows whether that goes
+on."""
 UNUSED = FunctionUse()
 NOT_CALLED = "not-called"
 """Code of the remark that a trial failed, so that the function must not be called here."""
@@ -202,16 +205,11 @@ def refuse_failed(failure: Failure | None) -> None:
 class ProgramEvidence:
     """A record of a program that ran. Rules ask in its own process, when it has ended."""
 
-    command: str
     watch: Watch
     """Its compilations, in the whole run."""
     log: Log = field(default_factory=Log)
     transfers: Transfers | None = None
     cache: CacheUse | None = None
-    main_thread_share: float | None = None
-    """The share of the main thread's time that went into compiling; None before the end."""
-    settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """JAX's debugging settings that are on, and the line that set each."""
     sees_methods: bool = True
     """Are waits by methods of arrays seen in this JAX?"""
 
@@ -501,6 +499,11 @@ class Evidence:
         known = next((c for asked, c in self._comparisons if asked == pair), None)
         return known or self._compare(pair)
 
+    def lab(self, effort: Effort | None = None, **settings: Any) -> WorkerLab:
+        """Measures in other processes, as this evidence does: with its seed and its limit of time."""
+        given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
+        return WorkerLab(resolve(given, project=self.case.folder), effort or Effort(), **settings)
+
     # ---- whether it may be called
 
     def trial(self, way: Way) -> TrialCall:
@@ -601,9 +604,7 @@ class Evidence:
     def _time(self, pair: Pair, effort: Effort) -> Comparison:
         begun = perf_counter()
         try:
-            given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
-            lab = WorkerLab(resolve(given, project=self.case.folder), effort)
-            return lab.time_pairs([pair])[pair.name]
+            return self.lab(effort).time_pairs([pair])[pair.name]
         finally:
             self._longest_s = max(self._longest_s, perf_counter() - begun)
 

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchax.auditing.recorder.functions import FunctionRecorder
-from benchax.auditing.recorder.hooks import CallWindows, HostHooks, debugging_settings
+from benchax.auditing.recorder.hooks import CallWindows, HostHooks
 from benchax.auditing.recorder.log import Log
 from benchax.environment import capture
 from benchax.json_values import encode_value
 from benchax.results.audit import Audit
 from benchax.watching.compiles import watch_cache
-from benchax.watching.watch import main_thread_share, watch
-
-MOST_READ_AT_ONCE = 3
+from benchax.watching.watch import watch
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -47,28 +45,19 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         block.close()
         kept = functions.close()
         # This imports all the rules, which should not delay the start of a program.
-        from benchax.auditing.audit import audit_run  # noqa: PLC0415
+        from benchax.auditing.audit import MOST_BUILT, audit_run  # noqa: PLC0415
         from benchax.auditing.evidence import ProgramEvidence  # noqa: PLC0415
 
-        evidence = ProgramEvidence(
-            "",
-            found,
-            log,
-            windows.transfers,
-            cache,
-            main_thread_share(found),
-            debugging_settings(log),
-            hooks.sees_methods,
-        )
+        evidence = ProgramEvidence(found, log, windows.transfers, cache, hooks.sees_methods)
         # Python sets `sys.last_type` if an uncaught exception ends the program. Then the user waits for the traceback.
         is_whole = how == "exit" and getattr(sys, "last_type", None) is None
         # Paths are relative to the folder in which the program began.
         with contextlib.chdir(folder):
             # Whoever ends the program from outside does not wait for long, so only a few functions are read.
-            read = kept if how == "exit" else kept[:MOST_READ_AT_ONCE]
+            read = kept if how == "exit" else kept[:MOST_BUILT]
             audit = audit_run(evidence, read, settings["rules"], is_built=is_whole)
             # Devices are asked for only if the program has used some: the question would start a backend.
             audit = replace(audit, environment=capture(with_jax=bool(found.compiles)))
-        return {"audit": encode_value(audit, Audit), "seen_s": log.seen_s, "counts": dict(log.counts)}
+        return {"audit": encode_value(audit, Audit), "seen_s": log.seen_s}
 
     return finish

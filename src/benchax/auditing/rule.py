@@ -32,10 +32,9 @@ from benchax.auditing.evidence import refuse_failed as refuse_failed
 from benchax.auditing.syntax import Place, where_of
 from benchax.case import Case, make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.lab import ChangedCase, Observation, WorkerLab
+from benchax.experiments.lab import ChangedCase, Observation
 from benchax.experiments.variant import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
-from benchax.options import resolve
 from benchax.printable import MOST_LISTED as MOST_LISTED
 from benchax.printable import list_some as list_some
 from benchax.program.evaluate import compute
@@ -327,11 +326,8 @@ def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observati
     """
     if e.why_not_called:
         raise NotMeasured(e.why_not_called)
-    options = resolve(
-        {"store": "off", "memory": False, "seed": e.seed, "timeout_s": e.timeout_s}, project=e.case.folder
-    )
     sides = {"as it is": ChangedCase(e.plain_case), name: ChangedCase(variant)}
-    found = WorkerLab(options).study(sides)
+    found = e.lab().study(sides)
     for side in sides:
         if side not in found.seen:
             failure = found.failures.get(side) or found.failures.get("as it is")

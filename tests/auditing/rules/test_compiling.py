@@ -174,7 +174,7 @@ def test_a_new_function_for_other_arguments_would_be_compiled_anyway(specs: list
         for i, spec in enumerate(specs)
     ]
 
-    findings, _ = ask(jit_in_loop, ProgramEvidence("python train.py", Watch(compiles=compiles, wall_s=9.0)))
+    findings, _ = ask(jit_in_loop, ProgramEvidence(Watch(compiles=compiles, wall_s=9.0)))
 
     assert [finding.seen[0].split()[0] for finding in findings] == [str(n)] * bool(n)
 
@@ -201,7 +201,7 @@ def test_sizes_that_are_used_again_and_again_do_not_grow(
     compiles = [
         Compile("mul", None, "train.py:7", True, False, 0.01, 0.01, 0.1, f"x: {shape}", (), "main") for shape in shapes
     ]
-    evidence = ProgramEvidence("python train.py", Watch(compiles=compiles, wall_s=2.0))
+    evidence = ProgramEvidence(Watch(compiles=compiles, wall_s=2.0))
     for _ in range(uses):
         evidence.log.add(Event("operation", "mul", "train.py:7", caller=caller))
 
@@ -214,7 +214,7 @@ def test_sizes_that_are_used_again_and_again_do_not_grow(
 
 
 def program(cache: CacheUse | None) -> tuple[list[Finding], Checked]:
-    return ask(cache_off, ProgramEvidence("python train.py", Watch(), cache=cache))
+    return ask(cache_off, ProgramEvidence(Watch(), cache=cache))
 
 
 def compiled(fate: Fate, *elapsed_s: float) -> list[CachedProgram]:

@@ -59,7 +59,8 @@ DRAW_NOTHING = ("fold_in", "key_data", "wrap_key_data", "clone", "key_impl")
 """Functions of `jax.random` after which a key may be used again."""
 WIDE = ("float64", "complex128")
 LEAST_BYTES = 1 << 10
-"""Smaller arrays cost as much as any call, and are not looked at."""
+"""Smaller arrays are not looked at. At `RATE` they take 1 µs, and an array of any size takes `EACH_S`, 5 µs (both in
+rules/transfers.py)."""
 COMPARED = 4096
 """Elements that tell two contents of one array apart."""
 WHOLE_TIMES = 8
@@ -292,11 +293,16 @@ def _host_lines(innermost: FrameType) -> tuple[str, ...]:
 
 
 FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
-"""The first window, later ones, and the pauses between them, as shares of the time for which calls are watched."""
+"""The first window, later ones, and the pauses between them, as shares of the time for which calls are watched. A
+watched call takes ten times as long. So a program that does nothing but call loses 8 % of its time to later windows:
+0.9 of 11."""
 LEAST_PAUSE_S = 5.0
 ENOUGH: dict[Kind, int] = {"call": 2000, "operation": 5000, "read": 20_000}
-"""A window stays open until it has seen this many of one kind: a program that compiles at first makes few calls."""
+"""A window stays open until it has seen this many of one kind: a program that compiles at first makes few calls. Rules
+ask for as many: small-calls for 2000 calls, and eager-operations and element-reads for 1000 operations of one line,
+which is one of several."""
 LOOK_AGAIN_S = 0.2
+"""A thread that waits costs nothing in between."""
 
 
 class CallWindows:
@@ -411,7 +417,7 @@ def _describe(fun: Any, leaves: Sequence[Any]) -> FunctionFacts:
     call = calling()
     names, place = name_inputs(call), place_of(call, None)
     # A class says more than `__call__`.
-    name = call.own.__qualname__ if name == "__call__" else name
+    name = call.own.__qualname__ if place.name == "__call__" else place.name
     given = names if len(names) == len(leaves) else unnamed
     return FunctionFacts(name, place.defined or "", given, _wanted_shardings(call))
 
@@ -451,14 +457,14 @@ class LostDigits(NamedTuple):
     title: str
     sentences: list[str]
     """The observations, for `seen`."""
+    share: tuple[int, int] = (1, 1)
+    """How many of the different numbers are lost, and how many there were."""
 
 
 def find_lost_digits(given: Any, to_dtype: Any) -> LostDigits | None:
     """None: all is well, or it is not an array of 64 bits that becomes one of fewer.
 
     Args:
-    share: tuple[int, int] = (1, 1)
-    """How many of the different numbers are lost, and how many there were."""
         given: an array of NumPy, or a list of numbers.
         to_dtype: what it becomes on the device.
     """

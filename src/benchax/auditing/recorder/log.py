@@ -32,7 +32,7 @@ Caller = Literal["user", "package", "handed"]
 MOST_EVENTS = 200_000
 """Events of one kind that are kept, about 50 MB. Later ones are counted only."""
 MOST_IDS = 5_000_000
-"""Arguments and results that are kept of all events together."""
+"""Arguments and results that are kept of all events together: 40 MB of references."""
 
 
 @dataclass(slots=True, eq=False)
@@ -476,7 +476,6 @@ class WaitLine:
     stepped_s: float = 0.0
     """From the end of each wait to the end of the next at this line."""
     ended: dict[int, float] = field(default_factory=dict[int, float], repr=False)
-    caller: str = "user"
 
 
 @dataclass
@@ -506,7 +505,7 @@ def wait_lines(log: Log, kind: Any) -> list[WaitLine]:
             if before is not None:
                 before.is_followed = True
         elif event.where:
-            line = lines.setdefault((event.where, event.by), WaitLine(event.where, event.by, caller=event.caller))
+            line = lines.setdefault((event.where, event.by), WaitLine(event.where, event.by))
             _add_wait(line, event, before, last, is_with_calls=kind == "read")
     return sorted(lines.values(), key=lambda line: -line.gain_s)
 

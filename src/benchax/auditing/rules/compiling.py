@@ -30,7 +30,7 @@ from benchax.results.audit import Where
 from benchax.results.watch import CachedProgram, Compile, FunctionCount
 from benchax.source_files import owner_of
 from benchax.units import count, percent, plural, seconds
-from benchax.watching.watch import CONTROL_FLOW
+from benchax.watching.watch import CONTROL_FLOW, main_thread_share
 
 BEGINNINGS = frozenset({"weak type", "committed", "sharding"})
 """How an argument can differ between the first call and the next one, with the same shape and dtype."""
@@ -362,7 +362,7 @@ def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Match]:
 
 @rule("compile-share", "does it run for longer than it compiles?", "warning", of="program")
 def compile_share(e: ProgramEvidence) -> Iterable[Match]:
-    share, spent_s = e.main_thread_share, e.watch.total_s
+    share, spent_s = main_thread_share(e.watch), e.watch.total_s
     if share is None:
         raise NotMeasured("the program had not ended when it was last seen")
     again = dict[str, float]()

@@ -339,7 +339,7 @@ def _library(ops: Sequence[TracedOp]) -> str:
 @rule("debug-settings", "are JAX's settings for debugging off?", "warning", of="program")
 def debug_settings(e: ProgramEvidence) -> Iterable[Match]:
     """Finds JAX's settings for debugging that were left on."""
-    for name, where in e.settings.items():
+    for name, where in debugging_settings(e.log).items():
         variable = name.upper()
         source = "set at this line" if where else f"set by {variable}, or by an installed package"
         yield Match(
