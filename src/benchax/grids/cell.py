@@ -4,10 +4,10 @@ Each step is announced before it begins (`say`), so that the parent can stop and
 results so far travel with the announcements: a cell that is killed in its third trial keeps two. An exception of the
 user's function becomes the answer's failure.
 
-A trial of `wall` is the latency that a caller sees: one call and the wait for all its outputs. It repeats until about
-1 ms is spent or 50 calls are made, at least once. Only the call and the wait are inside a reading. Fresh buffers for a
-function that donates its inputs are made before it. Any other timer is prepared on the inputs of each trial and takes
-readings for TRIAL_S. `in_graph` and `loop` compile separate programs for this.
+A trial of `wall` is the latency that a caller sees: one call and the wait for all its outputs, as `bench` reads it. It
+repeats for 1 ms and 6 calls, but makes 50 calls at most, and no other one after 5 ms. Fresh buffers for a function that
+donates its inputs are made before each. Any other timer is prepared on the inputs of each trial and takes readings for
+TRIAL_S. `in_graph` and `loop` compile separate programs for this.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from time import perf_counter_ns
 from typing import Any
 
 import jax
@@ -33,7 +32,8 @@ from benchax.measuring.engine import fill
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.sampling import NO_WARMUP, call_again, collect, reject_implausible
-from benchax.measuring.timers.base import Subject, on_fresh_stack
+from benchax.measuring.timers import wall
+from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
 from benchax.units import size
@@ -44,10 +44,10 @@ STEPS = {"first run": "run"}
 """The names that a grid has for steps of the engine."""
 OF_OURS = frozenset({"artifacts"})
 """Nothing of the user's runs in these: they belong to the step before, and telling the parent takes 0.2 ms."""
-LONG_CALL_NS = 10_000_000
+LONG_CALL_S = 0.01
 """A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""
 
-SPAN_NS = 1_000_000
+SPAN_S = 0.001
 MOST_CALLS = 50
 TRIAL_S = 0.05
 """The length of readings by a timer that prepares: programs take longer to compile than this."""
@@ -177,10 +177,10 @@ class TrialSampler:
 
     def sample(self, record: Record, subject: Subject) -> None:
         """One trial after the other; every step of each has the whole budget of a call."""
-        timer, call = self.request.options.timer, None
+        timer, long_s = self.request.options.timer, ()
         calls = replace(NO_WARMUP, least_s=record.stages.first_run_s or 0.0, timed=1)
         if timer == "auto":  # the first call alone must not decide which timers there are
-            subject, call, again_s = self._call(record, subject)
+            subject, again_s, long_s = self._call(record, subject)
             calls = replace(calls, least_s=min(calls.least_s or again_s, again_s), timed=2)
             calls = call_again(subject.ready, calls, timers.AUTO_LIMIT_S)
         names, left_out = timers.choose(timer, calls.least_s, calls.timed)
@@ -189,37 +189,36 @@ class TrialSampler:
             if i:
                 record.enter("inputs")
                 inputs = make_inputs(self.case(seed), seed)
-                subject, call, _ = self._call(record, replace(subject, inputs=inputs))
+                subject, _, long_s = self._call(record, replace(subject, inputs=inputs))
             for name in names:
-                record.samples += [call] if call and name == "wall" else self._read(record, subject, name)
+                self._read(record, subject, name, long_s)
             record.enter("outputs")
             self._keep(subject.returned)
         record.samples = list(join_trials(record.samples))
 
-    def _call(self, record: Record, subject: Subject) -> tuple[Subject, Samples | None, float]:
-        """The subject with the outputs of one call; that call as the reading by `wall`, if it is long; its seconds."""
+    def _call(self, record: Record, subject: Subject) -> tuple[Subject, float, tuple[float, ...]]:
+        """The subject with the outputs of one call; its seconds; and these again, if a call is so long that it is a
+        reading by `wall`."""
         record.enter("run")
+        ready = subject.ready()
         with watch_compiles() as log:
-            subject, ns = _one_call(subject)
+            result, elapsed_s = noise.timed(lambda: jax.block_until_ready(ready()))
         # A call that requested a program includes compilation, so it is not a reading.
-        is_reading = ns >= LONG_CALL_NS and not log.was_asked
-        return subject, samples_of_calls([ns]) if is_reading else None, ns / 1e9
+        is_reading = elapsed_s >= LONG_CALL_S and not log.was_asked
+        return replace(subject, outputs=ready.outcome(result)), elapsed_s, (elapsed_s,) * is_reading
 
-    def _read(self, record: Record, subject: Subject, timer: str) -> list[Samples]:
-        """The readings of this trial; none where the timer refuses, which it is asked once."""
-        before = record.samples
-        taken = sum(each.timer == timer for each in before)
+    def _read(self, record: Record, subject: Subject, timer: str, long_s: tuple[float, ...]) -> None:
+        """Adds the readings of this trial; none where the timer refuses, which it is asked once."""
+        taken = sum(each.timer == timer for each in record.samples)
         what = f"samples.{timer}" + (f", from trial {taken} on" if taken else "")
         if any(absent.what.startswith(f"samples.{timer}") for absent in record.absent):
-            return []
+            return
         record.enter("run" if timer == "wall" else timer)
-        calls_s = [min(each.per_call_s) for each in before if each.timer == "wall"]
+        calls_s = [min(each.per_call_s) for each in record.samples if each.timer == "wall"]
         with record.recording_absence(what), watch_compiles() as log:
-            samples = read_trial(timer, subject, self.request.options, min(calls_s, default=0.0))
+            record.samples.append(read_trial(timer, subject, self.request.options, min(calls_s, default=0.0), long_s))
             # A timer with a preparation step compiles its programs there.
             record.compiles += log.compiles if timer == "wall" else 0
-            return [samples]
-        return []
 
     def _keep(self, outputs: Any) -> None:
         """Keeps the outputs of one trial; drops all outputs once they exceed the limit."""
@@ -232,39 +231,29 @@ class TrialSampler:
             self.trees.append(trees.on_host(description))
 
 
-def _one_call(subject: Subject) -> tuple[Subject, int]:
-    """(with the outputs of one call, its nanoseconds)"""
-    ready, wait = subject.ready(), jax.block_until_ready
-    start = perf_counter_ns()
-    result = wait(ready())
-    ns = perf_counter_ns() - start
-    return replace(subject, outputs=ready.outcome(result)), ns
-
-
 # ---- trials -----------------------------------------------------------------------------------------------------
 
 
-def read_trial(timer: str, subject: Subject, options: Options, call_s: float) -> Samples:
+def read_trial(
+    timer: str, subject: Subject, options: Options, call_s: float, long_s: tuple[float, ...] = ()
+) -> Samples:
     """The readings of one trial, per call and net of the timer's own cost.
 
     Args:
         call_s: the shortest observed call of the function itself; 0 if there was no call.
+        long_s: the seconds of a call of this trial that counts as a reading by `wall`.
 
     Raises:
         NotMeasured: the timer does not work for this function, or its readings are implausible.
     """
     if timer == "wall":
-        return samples_of_calls(_call_for_a_while(subject))
-    limited = replace(options, max_time_s=TRIAL_S, min_time_s=min(options.min_time_s, TRIAL_S))
-    samples = collect(timer, timers.TIMERS[timer].prepare(subject), limited, lambda share: None, call_s=call_s)
+        prepared, calls = wall.prepare_alone(subject), 1
+        options = replace(options, max_time_s=SPAN_S, min_time_s=SPAN_S, max_samples=MOST_CALLS)
+    else:
+        prepared, calls, long_s = timers.TIMERS[timer].prepare(subject), None, ()
+        options = replace(options, max_time_s=TRIAL_S, min_time_s=min(options.min_time_s, TRIAL_S))
+    samples = collect(timer, prepared, options, lambda share: None, call_s=call_s, calls=calls, taken_s=long_s)
     return reject_implausible(replace(samples, answers=timers.TIMERS[timer].answers), call_s)
-
-
-def samples_of_calls(elapsed_ns: list[int]) -> Samples:
-    """Readings by `wall` of single calls."""
-    elapsed_s = tuple(ns / 1e9 for ns in elapsed_ns)
-    answers = timers.TIMERS["wall"].answers
-    return Samples("wall", 1, elapsed_s, resolution_s=noise.clock_resolution_s(), answers=answers)
 
 
 def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
@@ -285,17 +274,3 @@ def _join(trials: list[Samples]) -> Samples:
         stop=None,
         trials=tuple(len(trial.elapsed_s) for trial in trials),
     )
-
-
-@on_fresh_stack
-def _call_for_a_while(subject: Subject) -> list[int]:
-    wait = jax.block_until_ready
-    readings: list[int] = []
-    spent = 0
-    while not readings or (spent < SPAN_NS and len(readings) < MOST_CALLS):
-        call = subject.ready()
-        start = perf_counter_ns()
-        wait(call())
-        readings.append(perf_counter_ns() - start)
-        spent += readings[-1]
-    return readings

@@ -31,14 +31,17 @@ RENEWED_BYTES = 256 * 2**20
 
 
 def prepare(subject: Subject) -> PreparedTimer:
-    if not subject.needs_renewal:
-        return PreparedTimer(_plain(subject))
-    if subject.regime is None:  # it changes its arguments, or its author makes them
-        return PreparedTimer(_one_by_one(subject))
+    if subject.regime is None:  # it donates none of the shared inputs
+        return prepare_alone(subject)
     most = min(RENEWED_BYTES // max(1, subject.input_bytes), 1000)
     if subject.feedback:
         most = subject.feedback.most_calls - 1  # one call of each sample is not timed
     return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=max(1, most))
+
+
+def prepare_alone(subject: Subject) -> PreparedTimer:
+    """For readings of single calls, each with fresh copies of the arguments that it donates."""
+    return PreparedTimer(_one_by_one(subject) if subject.needs_renewal else _plain(subject))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:
