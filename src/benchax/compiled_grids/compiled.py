@@ -41,8 +41,9 @@ from benchax.grids.outputs import checked_clip
 from benchax.grids.plan import named_functions, whole
 from benchax.keywords import guard_keywords
 from benchax.machine import noise
-from benchax.measuring.program import as_reason, first_line, refuse_result
-from benchax.measuring.state import Values, carried, changed_names, is_stateful, take_apart
+from benchax.measuring.inputs import Inputs
+from benchax.measuring.program import CallableProgram, as_reason, first_line, refuse_result
+from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import explain
 from benchax.measuring.timers.in_graph import SPAN_S
 from benchax.program import census, hlo
@@ -408,7 +409,7 @@ NO_OUTPUTS = OutputForm(jax.tree.structure(None), (), ())
 
 def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Traced:
     """Whatever the function raises becomes its note."""
-    if is_stateful(args) and (names := changed_by(function, args)):
+    if names := changed_by(function, args):
         note = f"it changes {', '.join(names[:3])} in place, and this grid keeps no state: return the new state"
         return Traced(name, list, None, refused=Status.error, note=note)
     try:
@@ -427,19 +428,9 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
 
 def changed_by(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
     """The names of the values that a call changes in its arguments; also empty if it cannot be traced."""
-    parts = take_apart((args, {}))
-    places = carried(parts)
-
-    def after(values: Leaves) -> Values:
-        leaves = list(parts.leaves)
-        for place, value in zip(places, values, strict=True):
-            leaves[place] = value
-        given, _ = parts.merge(leaves)
-        function(*given)
-        return take_apart((tuple(given), {})).values
-
+    program = CallableProgram("plain", function, function, function)
     try:
-        return changed_names(after, parts)
+        return Subject(program, Inputs(args, {}, (), ""), None).mutated
     except Exception:  # told when it is traced as it stands
         return ()
 
