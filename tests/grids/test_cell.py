@@ -20,7 +20,7 @@ from benchax.grids.cell import MOST_CALLS, join_trials
 from benchax.grids.outputs import put_together
 from benchax.json_values import encode_value
 from benchax.measuring.prepare import prepare
-from benchax.measuring.record import keep_news
+from benchax.measuring.record import RemoteRow
 from benchax.model import Failure, Samples
 from benchax.options import resolve
 
@@ -37,11 +37,11 @@ def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[Any], list[d
     """All that is known in the end, as JSON; the outputs of each trial; and what was told."""
     told: list[dict[str, Any]] = []
     answer = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
-    known: dict[str, Any] = {}
+    remote = RemoteRow()
     for news in told:
-        keep_news(known, json.loads(json.dumps(news)))
+        remote.listen(json.loads(json.dumps(news)))
     failure = encode_value(answer.failure, Failure | None)
-    known |= {"failure": failure, "not_kept": answer.not_kept}
+    known = remote.known | {"failure": failure, "not_kept": answer.not_kept}
     return known, list(map(put_together, answer.outputs)), told
 
 

@@ -23,6 +23,7 @@ from benchax.model import Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers.executors import Executor, Inline, Isolated, Replicated, executor_for
 from benchax.workers.pool import Pool
+from benchax.workers.ranks import Launched
 from benchax.workers.task import stage_limit
 
 QUICK = resolve(
@@ -167,14 +168,15 @@ def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None
     """Not an exception: the other cases of the run go on."""
     case = make_case(lambda lock: 1, (threading.Lock(),), name="locked")
 
-    failure = isolated.run(case, QUICK, run_id="run-1", progress=quiet).failure
+    failures = [one.run(case, QUICK, run_id="run-1", progress=quiet).failure for one in (isolated, Launched())]
 
-    assert (failure.kind, failure.stage) == ("error", "start")
-    assert failure.message.startswith(
+    assert failures[0] == failures[1]
+    assert (failures[0].kind, failures[0].stage) == ("error", "start")
+    assert failures[0].message.startswith(
         "case 'locked' cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock' object; "
         "expected a function and inputs that cloudpickle can pickle"
     )
-    assert failure.advice.startswith("give inputs as specs (f32[8,128]) or as a function that makes them")
+    assert failures[0].advice.startswith("give inputs as specs (f32[8,128]) or as a function that makes them")
 
 
 def test_a_row_that_is_killed_keeps_what_was_measured_before(isolated: Isolated) -> None:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from benchax.case import Case
 from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch
 from benchax.environment import at_commit_of, capture
 from benchax.errors import UsageError
-from benchax.measuring.record import quiet
+from benchax.measuring.record import RemoteRow, quiet
 from benchax.model import CaseId, Environment, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent
 from benchax.workers.conversation import Listener as MessageListener
@@ -110,8 +109,7 @@ def measure_cases(
 
 def _row(case: Case, options: Options, run_id: str, node: Node, outcome: Measurement | Failure) -> Measurement:
     if isinstance(outcome, Failure):
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        outcome = Measurement(case.id, node.environment, options, run_id, now, failure=outcome)
+        outcome = RemoteRow().row(case.id, node.environment, options, run_id, outcome)
     return replace(outcome, environment=at_commit_of(_capture(case.folder), outcome.environment))
 
 

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from statistics import fmean, median
 from time import monotonic
 from typing import Any
@@ -37,7 +36,7 @@ from benchax.grids.result import Cell, GridResult
 from benchax.grouping import group_by
 from benchax.keywords import guard_keywords
 from benchax.measuring import timers
-from benchax.measuring.record import keep_news, row_fields
+from benchax.measuring.record import RemoteRow
 from benchax.model import Absent, CaseId, Failure, Measurement, Numerics, Options, Remark
 from benchax.options import resolve
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
@@ -349,9 +348,7 @@ class CellAttempt:
     begun: float
     share_s: float | None
     left: int
-    facts: dict[str, Any] = field(default_factory=lambda: {"stage": "start"})
-    """The reported facts about the cell."""
-    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
+    remote: RemoteRow = field(default_factory=RemoteRow)
 
 
 @dataclass
@@ -434,8 +431,8 @@ class GridRun:
 
     def _listen(self, key: Key, message: dict[str, Any]) -> None:
         attempt = self.attempts[key]
-        keep_news(attempt.facts, message)
-        self._report(key, attempt.facts["stage"], attempt.left)
+        attempt.remote.listen(message)
+        self._report(key, message["stage"], attempt.left)
 
     def _finish(self, key: Key, answer: CellAnswer | Failure) -> Measurement:
         """The cell is judged and compared; returns its row."""
@@ -485,18 +482,12 @@ class GridRun:
         )
 
     def _row(self, key: Key, failure: Failure | None, attempt: CellAttempt) -> Measurement:
-        facts = attempt.facts
-        row = Measurement(
-            case=self.spec.case_id(key),
-            environment=attempt.node.environment,
-            options=self.spec.options,
-            run_id=self.run_id,
-            started_at=attempt.started_at,
-            failure=failure,
-            **row_fields(facts),
+        row = attempt.remote.row(
+            self.spec.case_id(key), attempt.node.environment, self.spec.options, self.run_id, failure
         )
-        shape = (Remark(SHAPE_REMARK, "info", f"{SHAPE_WORDS}{facts['shape']}"),) if facts.get("shape") else ()
-        return replace(row, samples=join_trials(row.samples), remarks=(*shape, *row.remarks))
+        shape = attempt.remote.known.get("shape")
+        told = (Remark(SHAPE_REMARK, "info", f"{SHAPE_WORDS}{shape}"),) if shape else ()
+        return replace(row, samples=join_trials(row.samples), remarks=(*told, *row.remarks))
 
     def _cell(self, key: Key, row: Measurement, answer: CellAnswer) -> Cell:
         # Workers keep to the time that was left when they began. On several nodes, others have ended since.
@@ -533,7 +524,7 @@ class GridRun:
         for key in left:
             if key not in self.cells:
                 # Uses the environment of the first node, also for cells that did not start.
-                row = self._row(key, Failure(kind, "start", why), CellAttempt(self.nodes[0], 0.0, None, 0, {}))
+                row = self._row(key, Failure(kind, "start", why), CellAttempt(self.nodes[0], 0.0, None, 0))
                 self.cells[key] = _without_outputs(key, row, why)
 
     def _report(self, key: Key, stage: str, left: int) -> None:

@@ -1,8 +1,7 @@
 """Accumulates the results of a case, and makes a row from them, even after a failure.
 
 A process that measures for another one reports new results at each step (`Record.news`), with the names of the row's
-fields. The other one keeps them (`keep_news`). A case that is killed becomes a row with all known results
-(`row_fields`).
+fields. The other one keeps them (`RemoteRow`). A case that is killed becomes a row with all known results.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -27,6 +26,7 @@ from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
 from benchax.model import (
     Absent,
+    CaseId,
     Cost,
     Devices,
     EarlierRuns,
@@ -75,12 +75,16 @@ def quiet(stage: str, share: float = 0.0) -> None:
     """No progress."""
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
 @dataclass
 class Record:
     """Each step adds to it."""
 
     progress: Progress
-    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
+    started_at: str = field(default_factory=_now)
     reading: noise.Reading = field(default_factory=lambda: noise.start())
     """The machine's load by other processes, from now on."""
     stage: str = "inputs"
@@ -171,19 +175,31 @@ _APART = ("started_at", "samples", "program")
 """Samples travel when they are new. A killed worker's row has its own beginning, and no program."""
 
 
-def keep_news(known: dict[str, Any], news: Mapping[str, Any]) -> None:
-    """Adds the news of a worker's record to what is known of its row."""
-    for name, value in news.items():
-        if name == NEW_SAMPLES:
-            known.setdefault("samples", []).extend(value)
-        else:
-            known[name] = value
+@dataclass
+class RemoteRow:
+    """A row that another process measures, as far as that has reported it."""
 
+    progress: Progress = quiet
+    started_at: str = field(default_factory=_now)
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The news of its record, by the names of the row's fields, and what else its messages hold."""
 
-def row_fields(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Decodes the arguments of `Measurement` among `known`. Raises FormatError if they are not valid."""
-    hints = _hints()
-    return {name: decode_value(value, hints[name]) for name, value in known.items() if name in hints}
+    def listen(self, message: Mapping[str, Any]) -> None:
+        """Adds the news of a message. Reports its stage as progress."""
+        for name, value in message.items():
+            if name == NEW_SAMPLES:
+                self.known.setdefault("samples", []).extend(value)
+            else:
+                self.known[name] = value
+        self.progress(message["stage"], message.get("share", 0.0))
+
+    def row(
+        self, case: CaseId, environment: Environment, options: Options, run_id: str, failure: Failure | None = None
+    ) -> Measurement:
+        """Raises FormatError if the news is not valid."""
+        hints = _hints()
+        found = {name: decode_value(value, hints[name]) for name, value in self.known.items() if name in hints}
+        return Measurement(case, environment, options, run_id, self.started_at, failure=failure, **found)
 
 
 @cache

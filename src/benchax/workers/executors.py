@@ -18,8 +18,7 @@ from __future__ import annotations
 import mmap
 import random
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
@@ -29,7 +28,7 @@ from benchax.measuring import remarks, timers
 from benchax.measuring.engine import TimerSampler, measure
 from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.prepare import release_programs
-from benchax.measuring.record import Progress, Record, keep_news, row_fields
+from benchax.measuring.record import Progress, Record, RemoteRow
 from benchax.measuring.sampling import is_known_well, share_time
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
 from benchax.workers.pickling import Sealed, seal
@@ -74,28 +73,22 @@ class Isolated:
         return self._pool or shared_pool(warm=self.cold != "process")
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-        known: dict[str, Any] = {}
-
-        def listen(message: dict[str, Any]) -> None:
-            keep_news(known, message)
-            progress(message["stage"], message["share"])
-
+        remote = RemoteRow(progress)
         answer = self.pool.call(
             measure_case,
             (case, options, run_id, self.cold),
             limits_of(options),
             name=f"case {case.id.label!r}",
-            on_message=listen,
+            on_message=remote.listen,
         )
         if isinstance(answer, Failure):
             # Don't ask JAX here: that would start a backend in a process without one.
-            environment = replace(capture(case.folder, with_jax=False), **known.pop("environment", {}))
-            return Measurement(case.id, environment, options, run_id, started_at, failure=answer, **row_fields(known))
-        m, content = answer
+            environment = replace(capture(case.folder, with_jax=False), **remote.known.pop("environment", {}))
+            return remote.row(case.id, environment, options, run_id, answer)
+        m = with_program(answer)
         if case.find_earlier_runs and m.earlier_runs.source:
             m = replace(m, earlier_runs=case.find_earlier_runs(m.earlier_runs.source, m.environment.fingerprint))
-        return m if m.program is None else replace(m, program=replace(m.program, content=content))
+        return m
 
 
 def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
@@ -118,6 +111,12 @@ def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[M
     m = measure(case, options, run_id=run_id, cold=cold, record=record)
     release_programs()
     return m, m.program.content if m.program else None
+
+
+def with_program(answer: tuple[Measurement, bytes | None]) -> Measurement:
+    """The row that `measure_case` gave, with the bytes of its program."""
+    m, content = answer
+    return m if m.program is None else replace(m, program=replace(m.program, content=content))
 
 
 # ---- several processes -----------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from time import monotonic
 from typing import Any
@@ -35,7 +34,8 @@ from benchax.environment import at_commit_of, capture, count_cores
 from benchax.errors import UsageError
 from benchax.json_values import decode_value, encode_value
 from benchax.machine import noise
-from benchax.measuring.record import Progress, keep_news, row_fields
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.record import Progress, RemoteRow
 from benchax.model import (
     Absent,
     Devices,
@@ -72,22 +72,17 @@ class Launched:
     """
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        started_at, reading = datetime.now(UTC).isoformat(timespec="microseconds"), noise.start()
-        known: dict[str, Any] = {}
-
-        def listen(message: dict[str, Any]) -> None:
-            keep_news(known, message)
-            progress(message["stage"], message["share"])
-
+        reading, remote = noise.start(), RemoteRow(progress)
         count, name = options.nprocs or 1, f"case {case.id.label!r}"
         try:
-            packed = pickling.dumps(case)
-        except Exception as error:
-            raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
+            packed = pickling.dumps(pickling.seal(case, name))
+        except UsageError as error:
+            environment = capture(case.folder, with_jax=False)
+            return remote.row(case.id, environment, options, run_id, diagnose(error, "start"))
         make_job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
-        ended = find_crew(count).run(name, count, make_job, listen)
+        ended = find_crew(count).run(name, count, make_job, remote.listen)
         environment = capture(case.folder, with_jax=False)
-        row = Measurement(case.id, environment, options, run_id, started_at, **row_fields(known))
+        row = remote.row(case.id, environment, options, run_id)
         if any(isinstance(each.answer, Failure) for each in ended):
             return replace(row, failure=find_root_cause(ended, count), noise=noise.finish(reading))
         ranks = sorted(ended, key=lambda each: each.rank)
