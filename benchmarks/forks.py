@@ -21,9 +21,8 @@ from kernels import TURNS, data, kernel
 from report import header, load, note, table
 
 from benchax.case import Case
-from benchax.measuring.paired import PairedRequest, Side
+from benchax.measuring.paired import PairedRequest, Side, take_blocks
 from benchax.model import CaseId, Failure
-from benchax.paired_runs.paired_run import take_blocks
 from benchax.workers.pool import Pool
 
 KINDS = ("fork", "new process")

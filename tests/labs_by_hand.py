@@ -9,13 +9,14 @@ from typing import Any
 from comparisons_by_hand import compared
 
 from benchax.case import Case, make_case
-from benchax.experiments.lab import Condition, Failed, Pair, WorkerLab
+from benchax.experiments.lab import Condition, Pair, WorkerLab
 from benchax.experiments.variant import Variant
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Block, Comparison, Failure, Measurement, Options, Version
 from benchax.options import resolve
 from benchax.results.experiment import Curve, VariantRow
+from benchax.workers.task import Failed
 
 
 class ScriptedLab(WorkerLab):

@@ -240,6 +240,14 @@ def git_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
 
 
+_SEARCHED_FIRST = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
+
+
+def clean_environ() -> dict[str, str]:
+    """The variables of this process, without those that would bring its packages to another Python."""
+    return {name: value for name, value in os.environ.items() if name not in _SEARCHED_FIRST}
+
+
 def cpuinfo() -> dict[str, str]:
     """Returns /proc/cpuinfo of the first processor; empty if there is no such file."""
     first = (read_text("/proc/cpuinfo") or "").partition("\n\n")[0]

@@ -6,16 +6,19 @@ import shutil
 import subprocess
 import sys
 import threading
+import venv
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from benchax import environment
 from benchax.checkouts import launch
-from benchax.checkouts.launch import MARK, Launch, Selection, check_version, clean_environ, ensure_environment
+from benchax.checkouts.launch import MARK, Launch, Selection, check_version, ensure_environment
+from benchax.checkouts.partners import Partner, prepare_case
 from benchax.errors import BenchaxError, NotAvailable, UsageError
+from benchax.measuring.jax_settings import with_settings
 from benchax.model import Version
-from benchax.paired_runs.partners import Partner, prepare_case
 
 OLD = "0.9.2"
 # As uv 0.9 and pip 23 say it.
@@ -138,7 +141,7 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
     )
 
     launch, chosen = Launch(Version("old", jax=OLD), str(python), tmp_path), Selection(("bench_mine.py",))
-    with closing(Partner(launch, chosen, None)) as one:
+    with closing(Partner(launch, chosen)) as one:
         listing = one.listing()
         warm = one.ask(prepare_case, (one.source, 0))
 
@@ -150,7 +153,7 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
 def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
     other = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
 
-    with closing(Partner(other, Selection(("jax.numpy:sin", "f32[8]")), None)) as one:
+    with closing(Partner(other, Selection(("jax.numpy:sin", "f32[8]")))) as one:
         listing = one.listing()
 
     assert listing.broken[0].message.startswith("jax 0.9.1 was requested, and jax ")
@@ -159,26 +162,39 @@ def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
 # ---- processes --------------------------------------------------------------------------------------------------
 
 
-def test_modules_are_looked_for_before_among_its_own_and_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WHERE = """
+import os
+import benchax, iniconfig, mine
+
+is_mine = os.path.dirname(iniconfig.__file__) == os.path.dirname(mine.__file__)
+found = [is_mine, os.environ.get("PYTHONPATH"), os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]]
+
+@benchax.benchmark(args=("f32[8]",), name=" ".join(map(str, found)))
+def f(x):
+    return x
+"""
+
+
+@pytest.mark.parametrize(("is_other", "found"), [(False, "True /somewhere false"), (True, "False None false")])
+def test_this_python_looks_for_modules_as_here_and_another_one_first_among_its_own(
+    is_other: bool, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, modules in {"before": ("mine",), "behind": ("mine", "rest")}.items():
-        (tmp_path / name).mkdir()
-        for module in modules:
-            (tmp_path / name / f"{module}.py").write_text(f"WHERE = {name!r}\n")
-    there = Launch(Version("x"), before=(str(tmp_path / "before"),), behind=(str(tmp_path / "behind"),))
-
-    command = there.command("import mine, rest; print(mine.WHERE, rest.WHERE, argument)", ["a", 1])
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    """Packages of this program do not reach another Python by PYTHONPATH. Settings that were made in code hold there,
+    and two processes share an accelerator."""
+    other = tmp_path / "other"
+    venv.create(other)
+    (packages,) = other.glob("lib/*/site-packages")
+    for module in (tmp_path / "mine.py", tmp_path / "iniconfig.py", packages / "iniconfig.py"):
+        module.write_text("")
+    python = str(other / "bin" / "python") if is_other else ""
+    (tmp_path / "bench_where.py").write_text(WHERE)
+    there = Launch(Version("x"), python, tmp_path, paths=(str(tmp_path), *sys.path))
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setattr(environment, "has_jax_plugins", lambda: True)
 
-    assert done.stdout == "before behind ['a', 1]\n"
-    assert "PYTHONPATH" not in clean_environ(), "packages of this program do not reach another Python"
-    assert Launch(Version("x")).python == sys.executable
+    precise = with_settings({"jax_default_matmul_precision": "float32"})
+    with precise, closing(Partner(there, Selection(("bench_where.py",)))) as one:
+        listing = one.listing()
 
-
-def test_a_selection_is_what_the_command_line_says() -> None:
-    chosen = Selection(("a.py",), "fast", ("n=1,2", "m=3"))
-
-    assert chosen.words(["b.py"]) == ["-k", "fast", "-p", "n=1,2", "-p", "m=3", "--", "b.py"]
-    assert Selection().words(["."]) == ["--", "."]
+    assert [case.name for case in listing.cases] == [found]
+    assert listing.environment.config["jax_default_matmul_precision"] == "float32"

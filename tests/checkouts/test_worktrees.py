@@ -17,7 +17,6 @@ from benchax.checkouts.worktrees import build_checkout
 from benchax.discovery import import_file
 from benchax.errors import UsageError
 from benchax.paired_runs import process_pairs
-from benchax.store.baselines import program
 
 PACKAGE = "import jax.numpy as jnp\n\ndef double(x):\n    return {expression}\n"
 BENCH = """
@@ -51,7 +50,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None:
     with build_checkout("main", Selection(("benchmarks",))) as other:
         (row,) = other.rows.values()
-        content = program(other.store, row) or b""
+        assert row.program is not None
+        content = row.program.content or b""
 
         assert row.case.name == "bench_double"
         assert row.environment.commit == git(project, "rev-parse", "main")
@@ -106,6 +106,20 @@ def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> 
         assert other.benchmarks == "of that commit"
         assert "the current benchmark files do not run at main" in other.note
         assert "cannot import name 'renamed'" in other.note
+
+
+@pytest.mark.slow
+def test_a_case_that_ends_its_process_while_it_is_built_says_so_and_the_others_go_on(project: Path) -> None:
+    bench = project / "benchmarks" / "bench_doubling.py"
+    bench.write_text(
+        BENCH.replace("bench_double", "crashes").replace("return double(x)", "__import__('os')._exit(7)") + BENCH
+    )
+
+    with build_checkout("main", Selection(("benchmarks",))) as other:
+        rows = {case.name: row for case, row in other.rows.items()}
+
+    assert "exit code 7" in rows["crashes"].failure.message
+    assert rows["bench_double"].program is not None
 
 
 def refused(ref: str) -> UsageError:
@@ -205,8 +219,7 @@ def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, mon
 
     launch = worktrees._launch("main", "0123456789ab", project, tree)
 
-    assert launch.before == (str(tree / "src"), str(tree))
-    assert {str(packages), "/usr/lib"} <= set(launch.behind)
+    assert launch.paths == (str(tree / "src"), str(tree), str(packages), "/usr/lib")
 
 
 @pytest.mark.slow

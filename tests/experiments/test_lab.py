@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchax.case import Case, make_case
+from benchax.checkouts.partners import Partner, give_outputs, prepare_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotMeasured
 from benchax.experiments import lab
@@ -30,7 +31,6 @@ from benchax.experiments.lab import (
     to_host,
 )
 from benchax.options import DEFAULTS, resolve
-from benchax.paired_runs.partners import Partner, give_outputs, prepare_case
 from benchax.progress import ProgressEvent
 
 

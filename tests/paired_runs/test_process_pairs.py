@@ -85,7 +85,7 @@ def sides(folder: Path, **versions: str) -> tuple[Launch, Launch]:
     for name, text in versions.items():
         (folder / name).mkdir()
         (folder / name / "work.py").write_text(text)
-    baseline, candidate = (Launch(Version(n), folder=folder, before=(str(folder / n),)) for n in versions)
+    baseline, candidate = (Launch(Version(n), folder=folder, paths=(str(folder / n), *sys.path)) for n in versions)
     return baseline, candidate
 
 

@@ -20,6 +20,7 @@ import benchax
 from benchax.case import Case, make_case
 from benchax.checkouts import launch as environments
 from benchax.checkouts.launch import Launch, Selection
+from benchax.checkouts.partners import Partner
 from benchax.comparing.ranking import Comparisons
 from benchax.environment import capture
 from benchax.errors import StoreError, UsageError
@@ -28,7 +29,6 @@ from benchax.measuring.paired import PairedRequest, take_blocks
 from benchax.model import Absent, CaseId, Comparison, Environment, Failure, Measurement, Version
 from benchax.paired_runs.compare import BenchmarkSuite, StoredVersion, pair_with_cases, pair_with_rows
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.partners import Partner
 from benchax.progress import ProgressEvent
 from benchax.store.baselines import by_case, rows_of, set_baseline
 from benchax.store.comparisons import history
@@ -151,7 +151,7 @@ def test_options_reach_the_processes_and_win_over_those_of_a_benchmark(project: 
     )
     chosen = Selection(("bench_two.py",), options={"timeout_s": 7.5})
 
-    with closing(Partner(Launch(Version("now"), folder=project), chosen, None)) as one:
+    with closing(Partner(Launch(Version("now"), folder=project), chosen)) as one:
         limits = {case.name: limit_s for case, (_, limit_s) in one.listing().cases.items()}
 
     assert limits == {"mine": 7.5, "own": 7.5}

@@ -1,8 +1,9 @@
-"""Starts a process of another version: its Python, and its search path for modules.
+"""How a process of another version is started: its Python, and its search path for modules.
 
-    sys.path there:  before (a worktree)  →  the packages of its own Python  →  behind (the packages of this program)
+    another commit     the worktree  →  the packages of this program
+    another JAX        the packages of its own Python  →  the packages of this program
 
-So JAX, NumPy and SciPy come from the other version, and the user's code comes from the worktree. benchax and all its
+So JAX, NumPy and SciPy come from the other JAX, and the user's code comes from the worktree. benchax and all its
 requirements are the same on both sides.
 
 Environments with another JAX are kept in the user's cache folder. They are made once, by uv or by venv and pip:
@@ -11,7 +12,7 @@ Environments with another JAX are kept in the user's cache folder. They are made
                                                         benchax.json   written last: without it, it is made again
 
 Nothing else is installed there. benchax itself, its requirements, and the user's own packages come from the environment
-of the calling program. It is searched last (`Launch.behind`).
+of the calling program. It is searched last (`Launch.paths`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import platform
 import re
 import shutil
-import site
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,34 +32,10 @@ from typing import Any
 
 import platformdirs
 
-from benchax.environment import installed
+from benchax.environment import clean_environ, installed
 from benchax.errors import BenchaxError, NotAvailable, UsageError, one_of
 from benchax.model import Version
 from benchax.whole_files import hold_lock
-
-_BOOT = """
-import json, os, site, sys
-boot = json.loads(sys.argv[1])
-if boot["core"] is not None:
-    os.sched_setaffinity(0, [boot["core"]])
-sys.path[:0] = boot["before"]
-for path in boot["behind"]:
-    if path in boot["sites"]:
-        site.addsitedir(path)
-    elif path not in sys.path:
-        sys.path.append(path)
-argument = boot["argument"]
-"""
-"""The core first: whatever is imported counts the cores to make its threads. `addsitedir` also finds what is installed
-editable."""
-COMMAND_LINE = """
-sys.argv = ["benchax", *argument]
-from benchax.cli.main import main
-main()
-"""
-"""A program for `run_program`: the argument is the words behind `benchax`."""
-_SEARCHED_FIRST = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
-"""Variables of this program's environment: they would put its packages first on the path of the other one."""
 
 
 @dataclass(frozen=True)
@@ -72,67 +47,34 @@ class Selection:
     pattern: str = ""
     params: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By name, in values that JSON knows; what a benchmark sets itself is stronger."""
-
-    def words(self, what: Sequence[str]) -> list[str]:
-        """Returns it as words of a command line, with the paths `what`; leaves out the options."""
-        params = [word for param in self.params for word in ("-p", param)]
-        return [*(["-k", self.pattern] if self.pattern else []), *params, "--", *what]
+    """By name. They win over what a benchmark sets itself."""
 
 
 @dataclass(frozen=True)
 class Launch:
     """How processes of one version are started.
 
-    Modules are looked for in `before`, in the environment that `python` belongs to, and then in `behind`.
+    This Python looks for modules in `paths` alone, and another one behind its own.
     """
 
     version: Version
-    python: str = sys.executable
+    python: str = ""
+    """Another Python. Empty: this one."""
     folder: Path = Path()
     """Where it works: relative paths and pyproject.toml."""
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables, in addition to the ones that this process has."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Settings of JAX, which hold there before anything runs."""
-    before: tuple[str, ...] = ()
-    behind: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
-
-    def command(self, program: str, argument: Any, core: int | None = None) -> list[str]:
-        """The command that runs `program` there: Python text, which finds `argument`, a value that JSON knows.
-
-        Args:
-            core: it runs on this one alone.
-        """
-        boot = {
-            "core": core,
-            "before": self.before,
-            "behind": self.behind,
-            "sites": [*site.getsitepackages(), site.getusersitepackages()],
-            "argument": argument,
-        }
-        # Without -P the working folder would come first, before the worktree.
-        return [self.python, "-P", "-c", _BOOT + program, json.dumps(boot)]
+    """Settings of JAX, on top of those of this program. They hold there before anything runs."""
+    paths: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
-def clean_environ() -> dict[str, str]:
-    """The variables of this process, without those that would bring its packages to another Python."""
-    return {name: value for name, value in os.environ.items() if name not in _SEARCHED_FIRST}
-
-
-def run_program(launch: Launch, program: str, argument: Any) -> subprocess.CompletedProcess[str]:
-    """Returns the output of a program in a process of that version (`Launch.command`)."""
-    return run_command(launch.command(program, argument), launch.folder)
-
-
-def run_command(
-    command: Sequence[str], folder: Path | None = None, environ: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_command(command: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """As `subprocess.run`; a command that cannot be executed fails, and its errors say why."""
     # The environment can contain another JAX, which pip would consider installed.
     how = {"text": True, "errors": "replace", "stdin": subprocess.DEVNULL, "env": environ or clean_environ()}
     try:
-        return subprocess.run(command, cwd=folder, capture_output=True, check=False, **how)
+        return subprocess.run(command, capture_output=True, check=False, **how)
     except OSError as error:
         return subprocess.CompletedProcess(command, 1, "", str(error))
 

@@ -14,48 +14,36 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 import psutil
 
-from benchax.checkouts.launch import Launch, Selection, run_command, run_program
+from benchax.checkouts.launch import Launch, Selection, run_command
+from benchax.checkouts.partners import Listing, Partner, build_case
 from benchax.discovery import files
-from benchax.environment import git_variables
+from benchax.environment import capture, git_variables
 from benchax.errors import UsageError
+from benchax.measuring.record import RemoteRow
 from benchax.model import CaseId, Measurement, Version
-from benchax.store.baselines import by_case
-from benchax.store.database import DatabaseStore, open_store
+from benchax.options import DEFAULTS
+from benchax.workers.executors import with_program
+from benchax.workers.task import Failed
 
 PREFIX = "benchax-worktree-"
-BUILD = """
-import sys
-from benchax.api import run
-from benchax.discovery import collect
-from benchax.errors import BenchaxError
-try:
-    cases, broken = collect(*argument["cases"])
-    rows = list(run(cases, command_line={"stages": "build", "store": argument["store"]}))
-except BenchaxError as error:
-    sys.exit(f"error: {error.problem}")
-if not rows:
-    sys.exit("error: " + (broken[0].message if broken else "there are no cases"))
-"""
-"""A program for `run_program`: builds the cases, and stores their rows."""
 USUAL = ("src", "")
 """Folders of a repository that usually hold packages."""
 
 
 @dataclass(frozen=True)
 class BuiltCheckout:
-    """The rows of another commit, whose programs are in `store`."""
+    """The rows of another commit, with their programs."""
 
     label: str
     commit: str
     rows: dict[CaseId, Measurement]
-    store: DatabaseStore
     benchmarks: str
     """Whose benchmark files ran there: "of now", or "of that commit"."""
     note: str = ""
@@ -75,15 +63,13 @@ def build_checkout(
     Raises:
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
     """
-    with _checkout(ref) as (top, commit, tree), tempfile.TemporaryDirectory(prefix="benchax-") as folder:
+    with _checkout(ref) as (top, commit, tree):
         _find_usual_packages(top)
-        store, launch = open_store(folder), _launch(ref, commit, top, tree)
-        note = ""
+        launch, note, rows = _launch(ref, commit, top, tree), "", dict[CaseId, Measurement]()
         if not own_benchmarks:
             changed = _bring(selection.what, top, tree)
-            problem = _build(selection, launch, top, tree, folder)
-            own_benchmarks = bool(problem)
-            if own_benchmarks:
+            rows, problem = _build(selection, launch, top, tree)
+            if problem:
                 git(tree, "checkout", "--quiet", "--force", commit)  # back to the files that were written over
                 note = f"the current benchmark files do not run at {ref}, so its own were used: {problem}"
             elif changed:
@@ -91,10 +77,11 @@ def build_checkout(
                     f"both versions ran the current {' and '.join(changed)}, which differs at {ref}; --benchmarks "
                     "ref runs each version with its own"
                 )
-        if own_benchmarks and (problem := _build(selection, launch, top, tree, folder)):
-            raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
-        rows = by_case(store.query())
-        yield BuiltCheckout(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
+        if own_benchmarks := not rows:
+            rows, problem = _build(selection, launch, top, tree)
+            if problem:
+                raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
+        yield BuiltCheckout(ref, commit, rows, "of that commit" if own_benchmarks else "of now", note)
 
 
 @contextmanager
@@ -208,28 +195,35 @@ def _bring(what: Sequence[str], top: Path, tree: Path) -> list[str]:
     return changed
 
 
-def _build(selection: Selection, launch: Launch, top: Path, tree: Path, folder: str) -> str:
-    """Builds every case there; why not even one could be, in one line; empty if all went well."""
+def _build(selection: Selection, launch: Launch, top: Path, tree: Path) -> tuple[dict[CaseId, Measurement], str]:
+    """The rows of the cases that are found there, and an empty text. Without any case: none, and the reason."""
     # Relative paths stay valid in the moved working folder. Absolute ones are moved.
-    what = [str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in selection.what]
-    done = run_program(launch, BUILD, {"cases": [what, selection.pattern, selection.params], "store": folder})
-    if done.returncode == 0 or (list(Path(folder).glob("*.db")) and open_store(folder).rows(limit=1)):
-        return ""
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error: ")] or lines[-1:]
-    return errors[0].removeprefix("error: ") if errors else f"it ended with {done.returncode}"
+    what = tuple(str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in selection.what)
+    # Nothing is stored there, but a row has its program only if it can be stored.
+    options = {"stages": "build", "store": str(tree / ".benchmarks")}
+    with closing(Partner(launch, replace(selection, what=what, options=options))) as partner:
+        listing = partner.listing()
+        rows = {case: _build_case(partner, case, listing) for case in listing.cases}
+    return rows, "" if rows else listing.why_missing(launch.version.label).message
+
+
+def _build_case(partner: Partner, case: CaseId, listing: Listing) -> Measurement:
+    try:
+        return with_program(partner.ask(build_case, (partner.source, listing.cases[case][0])))
+    except Failed as failed:
+        return RemoteRow().row(case, listing.environment or capture(with_jax=False), DEFAULTS, "", failed.failure)
 
 
 def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:
     """Its processes import from the worktree what can be imported from the repository here."""
     version = Version(label_commit(ref, commit), commit, False)
-    own = [path for path in sys.path if path and _is_own(Path(path), top)]
+    own = [path for path in sys.path if _is_own(Path(path), top)]
     moved = [_move(Path(path), top, tree) for path in own]
-    before = [str(path) for path in dict.fromkeys([*moved, *(tree / name for name in USUAL)]) if path.is_dir()]
+    first = [str(path) for path in dict.fromkeys([*moved, *(tree / name for name in USUAL)]) if path.is_dir()]
     # Files that the other commit lacks must not come from this one, which PYTHONPATH or an editable installation may
     # point to.
-    behind = [path for path in sys.path if path and path not in own]
-    return Launch(version, folder=_move(Path.cwd(), top, tree), before=tuple(before), behind=tuple(behind))
+    rest = [path for path in sys.path if path not in own]
+    return Launch(version, folder=_move(Path.cwd(), top, tree), paths=(*first, *rest))
 
 
 def _is_own(path: Path, top: Path) -> bool:

@@ -30,7 +30,7 @@ from benchax.json_values import Json
 from benchax.machine.noise import timed
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
-from benchax.measuring.jax_settings import jax_settings, with_settings, without_cache
+from benchax.measuring.jax_settings import with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
 from benchax.measuring.prepare import Prepared, prepare
@@ -51,7 +51,7 @@ from benchax.watching.watch import watch
 from benchax.workers import pickling
 from benchax.workers.executors import Isolated
 from benchax.workers.pool import Pool, shared_pool
-from benchax.workers.task import A, R, Say, Task, limits_of
+from benchax.workers.task import A, Failed, R, Say, Task, limits_of
 
 BASELINE = "baseline"
 
@@ -90,14 +90,6 @@ class Pair:
         # Its name contains the variant, which progress shows.
         case_id = replace(self.one.id, variant=self.name)
         return PairedRun(case_id, (Side(self.one_label, self.one), other), versions, options)
-
-
-class Failed(Exception):
-    """A separate process failed at its task."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 @dataclass
@@ -188,10 +180,7 @@ class WorkerLab:
         self._refuse_late()
         options = with_options(case.options, {"seed": self.options.seed})
         content = pickling.dumps(replace(case, options=options))
-        one, other = (
-            Launch(Version(each.label), environ=each.environ, settings=jax_settings() | dict(each.settings))
-            for each in conditions
-        )
+        one, other = (Launch(Version(each.label), environ=each.environ, settings=each.settings) for each in conditions)
         found = compare_launches((one, other), content, self._left_s, self.report)
         return next(c for c in found if c.metric == "run")
 

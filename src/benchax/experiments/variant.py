@@ -34,13 +34,14 @@ from benchax.case import Case
 from benchax.discovery import MODULE_PREFIX, literal, resolve_target
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.functions import Arguments, arguments, every_argument, find_arguments, plain
-from benchax.experiments.lab import ChangedCase, Failed, Observation, Pair, Study, WorkerLab
+from benchax.experiments.lab import ChangedCase, Observation, Pair, Study, WorkerLab
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.prepare import prepare
 from benchax.model import Absent, Comparison, Failure
 from benchax.results.experiment import Curve, Errors, Experiment, Facts, Status, VariantRow
 from benchax.units import number, percent, seconds, size
+from benchax.workers.task import Failed
 
 Measure: TypeAlias = Callable[[WorkerLab], Sequence[VariantRow | Curve]]
 """Measures in a lab. Raises `NotAvailable` where that shows it cannot work here."""

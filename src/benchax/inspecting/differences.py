@@ -20,12 +20,13 @@ import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchax import codec
 from benchax.case import Case
-from benchax.checkouts.launch import COMMAND_LINE, Launch, Selection, launch_jax, run_program
+from benchax.checkouts.launch import Launch, Selection, launch_jax
+from benchax.checkouts.partners import CaseSource, Partner, kept_case
 from benchax.checkouts.worktrees import launch_checkout
 from benchax.discovery import target_cases
 from benchax.errors import BenchaxError, UsageError
@@ -43,6 +44,7 @@ from benchax.results.inspection import (
     Unit,
 )
 from benchax.source_files import NOT_YOURS, without_folders
+from benchax.workers.task import Failed, Say
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
 
@@ -241,7 +243,7 @@ def _without_names(stablehlo: str) -> str:
 # ---- the other side ---------------------------------------------------------------------------------------------
 #
 # Another signature, another function, another commit, another JAX. Another commit is inspected in a git worktree,
-# another JAX in a separate environment. Both run this same command in a separate process, and benchax reads its JSON.
+# another JAX in a separate environment. In both cases a separate process inspects.
 
 PERMITTED = (
     'other inputs such as "f32[2048] axis=0", another function such as module:other, a commit such as ref:main, or '
@@ -294,17 +296,26 @@ def _is_target(word: str) -> bool:
 
 
 def inspect_in(launch: Launch, selection: Selection) -> list[Inspection]:
-    """Returns the output of `benchax inspect --json` in a process of another version.
+    """Returns the inspections of all cases, made in a process of another version.
 
     Raises:
-        BenchaxError: the process reports an error.
+        BenchaxError: the process finds no cases, or not all, or cannot inspect one.
     """
-    done = run_program(launch, COMMAND_LINE, ["inspect", "--json", *selection.words(selection.what)])
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        reason = next((line for line in lines if line.startswith("error: ")), lines[-1])
-        raise BenchaxError(f"not inspected with {launch.version.label}: {reason.removeprefix('error: ')}")
-    return [codec.decode_as(line, Inspection) for line in done.stdout.splitlines()]
+    with closing(Partner(launch, selection)) as partner:
+        listing = partner.listing()
+        try:
+            if listing.broken:
+                raise Failed(listing.broken[0])
+            return [partner.ask(inspect_kept, (partner.source, i)) for i in range(len(listing.listed))]
+        except Failed as failed:
+            raise BenchaxError(f"not inspected with {partner.label}: {failed}") from failed
+
+
+def inspect_kept(argument: tuple[CaseSource, int], say: Say) -> Inspection:
+    """In that process: the case of this number."""
+    case, _ = kept_case(*argument, say)
+    say("inspect")
+    return inspect_case(case)
 
 
 def _pair(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> list[Difference]:

@@ -54,6 +54,11 @@ def apply_settings(wanted: dict[str, Any]) -> None:
             jax.config.update(name, value)
 
 
+def imported_jax() -> str:
+    """Returns the version that the module itself says: what is installed may not be what was found first."""
+    return jax.__version__
+
+
 MOST_KEPT_BYTES = 256 * 2**20
 CHECKED_S = 3600.0
 """The size of kept programs is checked once in this time: looking at tens of thousands of files takes 0.1 s."""

@@ -541,11 +541,6 @@ class Turns:
         return [np.asarray(data_of(leaf)) for leaf in jax.tree.leaves(self.version.subject.outputs)]
 
 
-def imported_jax() -> str:
-    """Returns the version that the module itself says: what is installed may not be what was found first."""
-    return jax.__version__
-
-
 def prepare_turns(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     """Makes the inputs, builds, warms up, and finds how many calls a sample has.
 

@@ -25,7 +25,6 @@ from benchax.paired_runs.compare import StoredVersion, pair_with_rows
 from benchax.paired_runs.process_pairs import compare_launches
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import Verdict
-from benchax.store.baselines import program
 
 Judge = Callable[[str], Verdict]
 """The verdict on one of the row, compared with its first."""
@@ -138,7 +137,7 @@ def make_commit_judge(
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
     with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
-        old = StoredVersion(baseline.commit[:8], cases, baseline.store)
+        old = StoredVersion(baseline.commit[:8], cases)
         known[_digest_programs(baseline, cases)] = "same"
 
         def judge(commit: str) -> Verdict:
@@ -148,7 +147,7 @@ def make_commit_judge(
                     if not any(key):
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
-                        new = StoredVersion(candidate.commit[:8], candidate.rows, candidate.store)
+                        new = StoredVersion(candidate.commit[:8], candidate.rows)
                         paired_runs, _ = pair_with_rows(old, new, capture(), options)
                         found = session.compare_runs(paired_runs, effort, report)
                         known[key] = verdict_of([c for each in found for c in each])
@@ -162,7 +161,7 @@ def make_commit_judge(
 
 def _with_programs(baseline: BuiltCheckout) -> dict[CaseId, Measurement]:
     """Raises `UsageError` if no case has a program."""
-    found = {case: row for case, row in baseline.rows.items() if program(baseline.store, row) is not None}
+    found = {case: row for case, row in baseline.rows.items() if row.program is not None}
     if not found:
         reasons = [row.why_absent("program") or "it failed" for row in baseline.rows.values()]
         why = f", because {reasons[0]}" if reasons else ""

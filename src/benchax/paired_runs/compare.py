@@ -217,11 +217,11 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
 
 @dataclass(frozen=True)
 class StoredVersion:
-    """Rows of one version of a suite, and the store that has their programs."""
+    """Rows of one version of a suite, and the store of their programs; None: the rows have them with them."""
 
     label: str
     rows: Mapping[CaseId, Measurement]
-    store: DatabaseStore
+    store: DatabaseStore | None = None
 
 
 Pairing = tuple[list[PairedRun], Comparisons]
@@ -290,13 +290,13 @@ def _version(row: Measurement, label: str) -> Version:
 
 
 def _program(
-    store: DatabaseStore, row: Measurement, here: Environment, whose: str = "its baseline"
+    store: DatabaseStore | None, row: Measurement, here: Environment, whose: str = "its baseline"
 ) -> tuple[bytes | None, str]:
     """(content, "") or (None, why there is nothing that could run)."""
     was = row.environment
     if was.backend != here.backend:
         return None, f"{whose} was measured on {was.backend}, and this is {here.backend}"
-    content = program(store, row)
+    content = program(store, row) if store else row.program and row.program.content
     if content is not None:
         return content, ""
     if row.failure is not None:
@@ -483,7 +483,7 @@ def _compare_builds(suite: BenchmarkSuite, ref: str, benchmarks: str, effort: Ef
         label = label_commit(ref, other.commit)
         note = other.note or f"{label}: with the benchmark files {other.benchmarks}"
         suite.tell(f"note: {note}" if other.note else note, is_lasting=True)
-        pairing = suite.pair_with_now(StoredVersion(label, other.rows, other.store))
+        pairing = suite.pair_with_now(StoredVersion(label, other.rows))
         return replace(suite.run(pairing, effort), notes=(note,))
 
 

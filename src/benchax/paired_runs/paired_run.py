@@ -37,7 +37,7 @@ from benchax.program.compiled import INLINE_FLOPS
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.units import count, number, seconds
 from benchax.workers.pool import Pool
-from benchax.workers.task import Say, limits_of
+from benchax.workers.task import limits_of
 
 # ---- remarks ---------------------------------------------------------------------------------------------------------
 #
@@ -209,7 +209,7 @@ class PairedSamples:
             # A failed attempt also loses the reports of the others, which then compile again.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
             answer = pool.call(
-                take_blocks,
+                paired.take_blocks,
                 PairedRequest(
                     chosen,
                     effort.blocks,
@@ -334,11 +334,6 @@ class PairedSamples:
         if facts is None:
             return version
         return replace(version, program=facts.sha256, jax=version.jax or (self.environment and self.environment.jax))
-
-
-def take_blocks(request: PairedRequest, say: Say) -> PairedAnswer:
-    """As `paired.take_blocks`."""
-    return paired.take_blocks(request, say)
 
 
 def _pair_builds(process: int, one: SideFacts, other: SideFacts) -> list[Block]:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchax.checkouts.launch import Launch, Selection
+from benchax.checkouts.partners import Listing, Partner, WarmCase, give_outputs, prepare_case, sample_case
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.environment import affinity
 from benchax.errors import UsageError
@@ -35,11 +36,11 @@ from benchax.model import Comparison, Environment, Remark
 from benchax.numerics import compare
 from benchax.options import DEFAULTS
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
-from benchax.paired_runs.partners import Listing, Lost, Partner, WarmCase, give_outputs, prepare_case, sample_case
 from benchax.paired_runs.session import take_groups
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import ALPHA
 from benchax.units import plural
+from benchax.workers.task import Failed
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
 """The rounds of a pair, for calls up to this many nanoseconds. They cost little in comparison with starting two
@@ -171,8 +172,8 @@ class ProcessPairSamples(PairedSamples):
                 return
         try:
             self._take_turns(pool, say)
-        except Lost as lost:
-            self.failures[self.side_in(lost.failure.stage)] = lost.failure
+        except Failed as failed:
+            self.failures[self.side_in(failed.failure.stage)] = failed.failure
             pool.renew()
 
     def _take_turns(self, pair: ProcessPair, say: Callable[[str], None]) -> None:
@@ -217,9 +218,9 @@ def _compare_outputs(pair: ProcessPair, candidate: SideFacts, limit_s: float | N
     """Notes how far the outputs agree; returns why they were not compared, if so."""
     try:
         expected, actual = (partner.ask(give_outputs, None, limit_s) for partner in pair.partners)
-    except Lost as lost:
+    except Failed as failed:
         pair.renew()
-        return f"the outputs were not compared, because {lost.failure.message}"
+        return f"the outputs were not compared, because {failed.failure.message}"
     candidate.agreement = compare(tuple(actual), tuple(expected), against="baseline")
     return ""
 

@@ -25,7 +25,7 @@ from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.reporting.comparisons import interval, verdict_with_reason
 from benchax.workers.pool import Pool
 
-PRELOAD = ("benchax.paired_runs.paired_run", "scipy.linalg")
+PRELOAD = ("benchax.measuring.paired", "scipy.linalg")
 """JAX imports the latter when it first lowers an exported program: 180 ms in each process."""
 
 Start = Callable[[], AbstractContextManager[Pool]]

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from time import perf_counter
 from typing import Any
 
 from benchax import subprocesses
+from benchax.environment import clean_environ
 from benchax.errors import BenchaxError, FormatError
 from benchax.json_values import decode_value
 from benchax.model import Failure
@@ -408,21 +410,38 @@ class Worker:
 
 
 StartKeeper = Callable[..., subprocess.Popen[Any]]
-"""`subprocess.Popen` of a program that becomes the zygote; gets its streams."""
+"""`start_keeper` with some of its arguments; gets the others."""
 
 
-def start_keeper(preload: Sequence[str], environ: Mapping[str, str], **how: Any) -> subprocess.Popen[Any]:
-    """Starts a zygote in this Python.
+def start_keeper(
+    preload: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    python: str = "",
+    paths: Sequence[str] | None = None,
+    core: int | None = None,
+    **how: Any,
+) -> subprocess.Popen[Any]:
+    """Starts a zygote.
 
     Args:
         preload: it imports these modules before anything else.
         environ: variables that it has on top of those of this process.
+        python: another Python. Empty: this one.
+        paths: this Python looks for modules in these folders alone, and another one behind its own. Default: the
+            import paths of this process.
+        core: it runs on this one alone.
+        how: for `subprocess.Popen`.
     """
     # Flags of this interpreter that change what code does.
     flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
-    command = [sys.executable, *flags, "-c", ZYGOTE_BOOT, json.dumps(import_paths()), json.dumps(preload)]
+    sites = [*site.getsitepackages(), site.getusersitepackages()] if python else []
+    boot = {"core": core, "paths": import_paths() if paths is None else paths, "sites": sites, "preload": preload}
+    # Without -P the working folder would come first.
+    command = [python or sys.executable, *flags, "-P", "-c", ZYGOTE_BOOT, json.dumps(boot)]
+    here = clean_environ() if python else os.environ
     # OpenBLAS would start threads, and a process with threads must not fork. Each job brings its own value.
-    return subprocess.Popen(command, env={**os.environ, **environ, "OPENBLAS_NUM_THREADS": "1"}, **how)
+    return subprocess.Popen(command, env={**here, **environ, "OPENBLAS_NUM_THREADS": "1"}, **how)
 
 
 class ZygoteClient:

@@ -57,8 +57,8 @@ class Pool:
             setting of JAX goes into `jax_config` instead, because workers get the settings of this process.
         jax_config: settings of JAX for the workers, by name, as `jax.config.update` takes them. This process keeps its
             own.
-        start_keeper: starts the keeper of workers of another version, which runs `worker.keep`. They share no state
-            with this process, and nothing looks at what a job has left.
+        start_keeper: starts the keeper of workers of another version. They share no state with this process, and
+            nothing looks at what a job has left.
 
     Raises:
         NotAvailable: this JAX has no such setting.
@@ -81,7 +81,7 @@ class Pool:
         if unknown := sorted(self.jax_config.keys() - jax_settings().keys()):
             raise NotAvailable(f"this JAX has no setting {', '.join(unknown)}")
         self._is_foreign = start_keeper is not None
-        self._start_keeper = start_keeper or partial(conversation.start_keeper, tuple(preload), self.environ)
+        self._start_keeper = partial(start_keeper or conversation.start_keeper, tuple(preload), self.environ)
         self._lock = threading.Lock()
         self._keeper: ZygoteClient | None = None
         self._ready: list[Worker] = []

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from benchax.measuring import timers
-from benchax.model import Options
+from benchax.model import Failure, Options
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -32,6 +32,14 @@ class Say(Protocol):
 
 
 Task = Callable[[A, Say], R]
+
+
+class Failed(Exception):
+    """A task failed, or the process in which it ran."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 @cache

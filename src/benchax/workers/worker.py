@@ -452,11 +452,24 @@ def _handle_of(pid: int) -> int | None:
         return None
 
 
-ZYGOTE_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from benchax.workers import worker; worker.keep(json.loads(sys.argv[2]))"
-)
-"""With `python -c`, so that it imports from where its parent does, and not from the working directory."""
+ZYGOTE_BOOT = """
+import json, os, site, sys
+boot = json.loads(sys.argv[1])
+if boot["core"] is not None:
+    os.sched_setaffinity(0, [boot["core"]])
+if not boot["sites"]:
+    sys.path[:] = boot["paths"]
+else:
+    for path in boot["paths"]:
+        if path in boot["sites"]:
+            site.addsitedir(path)
+        elif path not in sys.path:
+            sys.path.append(path)
+from benchax.workers import worker
+worker.keep(boot["preload"])
+"""
+"""The core first: whatever is imported counts the cores to make its threads. `addsitedir` also finds what is installed
+editable."""
 
 
 # ---- the state of the program that a job needs -----------------------------------------------------------------------

@@ -31,7 +31,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.lab import ChangedCase, Condition, Failed, Observation, WorkerLab
+from benchax.experiments.lab import ChangedCase, Condition, Observation, WorkerLab
 from benchax.experiments.variant import (
     Asked,
     Measure,
@@ -49,7 +49,7 @@ from benchax.results.experiment import Facts, VariantRow
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
 from benchax.watching.compiles import watch_cache
-from benchax.workers.task import Say
+from benchax.workers.task import Failed, Say
 
 # ---- flags of XLA ---------------------------------------------------------------------------------------------------
 
