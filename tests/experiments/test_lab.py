@@ -160,6 +160,16 @@ def test_of_random_numbers_that_float64_has_others_of_the_baseline_is_the_refere
     assert found.seen["same"].errors.max_rel < 0.01
 
 
+def test_a_look_without_a_run_in_float64_announces_none() -> None:
+    """A worker that died at this stage was taken to have died of that run, again and again."""
+    stages: list[str] = []
+    sides = {"baseline": ChangedCase(make_case(noisy, (jnp.ones(100),)))}
+
+    look_at_all((sides, 0, "the run in float64 failed before"), lambda text, **facts: stages.append(text))
+
+    assert set(stages) == {"check of baseline"}
+
+
 def test_a_side_that_draws_other_numbers_is_compared_with_nothing() -> None:
     case = make_case(noisy, (jnp.ones(100),))
     half = make_case(lambda x: noisy(x.astype(jnp.bfloat16)).astype(x.dtype), (jnp.ones(100),))

@@ -27,7 +27,7 @@ def running(devices: int, seconds: float, work: float = 1.0) -> Any:
     """A count whose samples lie within a thousandth of `seconds`, in three blocks."""
     blocks = [[seconds * (1 + 1e-3 * math.sin(7 * i + devices + b)) for i in range(12)] for b in range(3)]
     unused: Any = None
-    return scaling._Running(ScalingPoint(devices, ""), work, unused, unused, 1, blocks)
+    return scaling._Running(ScalingPoint(devices, ""), work, unused, unused, blocks)
 
 
 @pytest.mark.parametrize(("seconds", "work"), [(0.5e-3, 1.0), (1e-3, 2.0)], ids=["strong", "weak"])

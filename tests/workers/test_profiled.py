@@ -14,7 +14,8 @@ from benchax.profiling.program_recorder import ProgramRequest
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 from benchax.workers.pool import Pool
-from benchax.workers.profiled import LEAST_RUNS, MOST_RUNS, RENEWED_RUNS, ProfilingOutcome, ProfilingRequest, record
+from benchax.profiling.profile import LEAST_RUNS, MOST_RUNS
+from benchax.workers.profiled import RENEWED_RUNS, ProfilingOutcome, ProfilingRequest, record
 
 
 @pytest.fixture

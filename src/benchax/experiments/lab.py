@@ -34,6 +34,7 @@ from benchax.measuring.jax_settings import with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.paired import Side
 from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.program import first_line
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
 from benchax.numerics import as_doubles, compare, tolerance
@@ -400,7 +401,8 @@ def look_at_all(argument: tuple[dict[str, ChangedCase], int, str], say: Say) -> 
                     prepared = prepare(side.case, seed)
                     subject, draws = prepared.call_first().subject, random_draws(prepared.built)
                     if reference is None:
-                        say(REFERENCE)
+                        if not no_reference:
+                            say(REFERENCE)
                         reference = make_reference(side.case, seed, subject.outputs, draws, no_reference)
                         say(check, again=True)
                     seen[name] = look(side, prepared, subject, reference, draws)
@@ -491,9 +493,8 @@ def make_reference(case: Case, seed: int, outputs: Any, draws: frozenset[int] | 
                 return Reference(expected, wide_draws, run)
             why = "in float64 it draws different random numbers"
     except Exception as error:  # whatever the function has to say to float64; the rows say so
-        first = (str(error).splitlines() or [""])[0]
         kind = "" if isinstance(error, BenchaxError) else f"{type(error).__name__}: "
-        why = f"the run in float64 failed ({kind}{first})"
+        why = f"the run in float64 failed ({kind}{first_line(error)})"
     return Reference(to_host(outputs), draws, why=why, baseline=outputs)
 
 

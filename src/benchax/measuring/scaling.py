@@ -30,8 +30,8 @@ from benchax.keywords import guard_keywords
 from benchax.machine.noise import paused_gc
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fake_devices, make_inputs
-from benchax.measuring.paired import BuildableVersion, calibrated, take_round
-from benchax.measuring.prepare import is_fake, prepare
+from benchax.measuring.paired import Turns, prepare_turns, take_round
+from benchax.measuring.prepare import is_fake
 from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
 from benchax.options import resolve
@@ -190,14 +190,12 @@ class _Running:
     work: float
     """Rows, in multiples of those at the fewest devices."""
     case: Case
-    version: BuildableVersion
-    calls: int
-    """In a sample."""
+    turns: Turns
     blocks: list[list[float]]
 
     def sample(self) -> float:
-        """Seconds of a call. Another one wakes the threads before, which have slept while others ran."""
-        return self.version.sample(self.calls, wakes=True)[0] / 1e9 / self.calls
+        """Seconds of a call."""
+        return self.turns.sample(self.turns.iterations) / 1e9 / self.turns.iterations
 
 
 def _curve(
@@ -221,7 +219,8 @@ def _curve(
             one = _start(placed, points[count], work, seed)
             if kind == "strong" and running:
                 first = running[0]
-                agreement = compare(one.version.subject.outputs, first.version.subject.outputs, against="baseline")
+                outputs = (each.turns.version.subject.outputs for each in (one, first))
+                agreement = compare(*outputs, against="baseline")
                 if not agreement.agrees:
                     raise UsageError(f"its result differs from that of {first.point.devices}: {agreement.why}")
             running.append(one)
@@ -255,12 +254,8 @@ def _placed(case: Case, axis: str, rest: dict[str, int], count: int, times: int)
 
 
 def _start(case: Case, point: ScalingPoint, work: float, seed: int) -> _Running:
-    prepared = prepare(case, seed)
-    version = BuildableVersion(point.mesh, lambda: prepared.program, prepared.inputs)
-    version.build()
-    version.warm_up(is_new=True)
-    calls, _ = calibrated([version.timer])
-    return _Running(replace(point, signature=prepared.inputs.signature), work, case, version, calls, [])
+    turns = prepare_turns(case, seed, lambda stage: None)
+    return _Running(replace(point, signature=turns.version.inputs.signature), work, case, turns, [])
 
 
 def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
@@ -268,8 +263,8 @@ def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
     with paused_gc():
         for block in range(BLOCKS):
             for one in running:
-                one.version.inputs = make_inputs(one.case, seed + block)
-                one.version.warm_up(is_new=False)
+                one.turns.version.inputs = make_inputs(one.case, seed + block)
+                one.turns.version.warm_up(is_new=False)
             until_s, taken = perf_counter() + limit_s, list[list[float]]()
             while len(taken) < LEAST_ROUNDS or (len(taken) < MOST_ROUNDS and perf_counter() < until_s):
                 taken.append(take_round([one.sample for one in running], rng))

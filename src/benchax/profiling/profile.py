@@ -12,14 +12,14 @@ without it (`benchmarks/profiles.py`). benchax also measures how this changes th
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import TracebackType
@@ -192,41 +192,55 @@ def _of_function(
     memory_s: float | None,
     report: Listener,
 ) -> Profile:
-    name = getattr(fn, "__qualname__", "") or type(fn).__name__
-
-    def call() -> None:
-        jax.block_until_ready(fn(*args, **kwargs))
-
+    name, call = getattr(fn, "__qualname__", "") or type(fn).__name__, partial(fn, *args, **kwargs)
     report(ProgressEvent(name, "first call"))
-    call()  # compiles
+    jax.block_until_ready(call())  # compiles
     # A function that donates its inputs can be called this many times, and no more.
     unrecorded_s = None if runs else _time_unrecorded(call)
-    enough = math.ceil(LEAST_S / max(unrecorded_s or LEAST_S, 1e-9))
-    count = runs or min(MOST_RUNS, max(LEAST_RUNS, enough))
     before = samplers.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
-    report(ProgressEvent(name, f"recording {'' if runs else 'up to '}{count} runs"))
-    made = 0
+    report(ProgressEvent(name, f"recording {runs} runs" if runs else "recording"))
     with session(options, folder=folder, memory_s=memory_s) as recorded:
-        began = time.perf_counter()
-        # Recording makes calls with many small operations several times slower, and writing them takes time.
-        while made < count and (runs or made < LEAST_RUNS or time.perf_counter() - began < LEAST_S):
-            with jax.profiler.StepTraceAnnotation(STEP, step_num=made):
-                call()
-            made += 1
+        made = run_each(repeat_call(call, runs), lambda number: jax.profiler.StepTraceAnnotation(STEP, step_num=number))
     report(ProgressEvent(name, "reading the trace"))
     read = _read(recorded, f"{name}, {made} runs", options, before)
     cost = recording_cost(read, unrecorded_s, "all calls were recorded", median)  # one late call says nothing of it
     return replace(read, split=None, recording_cost=cost)  # the loop is ours
 
 
-def _time_unrecorded(call: Callable[[], None]) -> float:
+def _time_unrecorded(call: Callable[[], Any]) -> float:
     """Seconds of a call, the median of as many as end in LEAST_S."""
     found: list[float] = []
     while not found or (sum(found) < LEAST_S and len(found) < MOST_RUNS):
         began = time.perf_counter_ns()
-        call()
+        jax.block_until_ready(call())
         found.append((time.perf_counter_ns() - began) / 1e9)
     return median(found)
+
+
+def repeat_call(call: Callable[[], Any], runs: int | None) -> Iterator[Callable[[], Any]]:
+    """A call as often as it is to be recorded: `runs` times; else until LEAST_S have passed, 3 to 1000 times."""
+    # Not by the time of a call: recording makes those with many small operations several times slower.
+    end = time.perf_counter() + LEAST_S
+    for made in range(runs or MOST_RUNS):
+        if not runs and made >= LEAST_RUNS and time.perf_counter() >= end:
+            return
+        yield call
+
+
+def run_each(
+    calls: Iterable[Callable[[], Any]],
+    annotate: Callable[[int], contextlib.AbstractContextManager[Any]],
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Makes all calls, or until the recording has stopped by itself; returns how many ended in time."""
+    done = 0
+    for call in calls:
+        with annotate(done):
+            jax.block_until_ready(call())
+        if is_over():
+            break
+        done += 1
+    return done
 
 
 def _read(recorded: Session, title: str, options: Mapping[str, Any] | None, before: samplers.Live) -> Profile:

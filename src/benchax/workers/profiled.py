@@ -6,10 +6,8 @@ returns: the recording up to that point is kept. The caller interprets the files
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,13 +20,12 @@ from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
+from benchax.profiling.profile import repeat_call, run_each
 from benchax.profiling.program_recorder import ProgramRequest, Recorded, Recorder
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, limit_stages
 
 WARMUP_S = 0.2
-LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
-"""The amount to record of a case if the number of runs is not given."""
 RENEWED_RUNS = 20
 """The runs of a case that takes its buffers, which are copied beforehand for every run."""
 _SHARE = 0.8
@@ -43,7 +40,7 @@ class ProfilingRequest:
     wish: ProgramRequest
     seed: int = 0
     runs: int | None = None
-    """None: enough for LEAST_S."""
+    """None: enough (`repeat_call`)."""
 
 
 @dataclass(frozen=True)
@@ -86,46 +83,21 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
         raise NotMeasured("; ".join(recorder.found.remarks))
     # Marks the steps in the form that TensorBoard and XProf expect.
     step = partial(jax.profiler.StepTraceAnnotation, "step")
-    done = _run(calls, lambda number: step(step_num=number), lambda: bool(recorder.found.stopped_by))
+    done = run_each(calls, lambda number: step(step_num=number), lambda: bool(recorder.found.stopped_by))
     recorder.stop("end")
     return ProfilingOutcome(recorder.found, done, warmup.last_s)
 
 
 def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
-    """As many as were asked for, else until LEAST_S have passed."""
+    """As many as were asked for, else enough."""
     if subject.needs_renewal:
         # Make the copies before recording, so that they are not part of it.
         return iter([subject.ready() for _ in range(request.runs or RENEWED_RUNS)])
-    same = subject.ready()
-    return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)
-
-
-def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
-    end = time.perf_counter() + LEAST_S
-    for number in range(MOST_RUNS):
-        if number >= LEAST_RUNS and time.perf_counter() >= end:
-            return
-        yield call
-
-
-def _run(
-    calls: Iterator[Callable[[], Any]],
-    annotate: Callable[[int], AbstractContextManager[Any]],
-    is_over: Callable[[], bool] = lambda: False,
-) -> int:
-    """Runs all, or until the recording has stopped by itself; returns how many ended in time."""
-    done = 0
-    for call in calls:
-        with annotate(done):
-            jax.block_until_ready(call())
-        if is_over():
-            break
-        done += 1
-    return done
+    return repeat_call(subject.ready(), request.runs)
 
 
 def run_for_nsys(request: ProfilingRequest) -> int:
     """Runs the case in a process that nsys has started, without JAX's profiler. Returns the number of runs."""
     subject = prepare(request.case, request.seed).call_first().subject
     warm_up(subject.ready, WARMUP_S)
-    return _run(_calls(subject, request), lambda number: nullcontext())
+    return run_each(_calls(subject, request), lambda number: nullcontext())

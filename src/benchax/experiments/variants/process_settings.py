@@ -25,9 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-import jax
-from jax.experimental.compilation_cache import compilation_cache
-
 from benchax.case import Case
 from benchax.comparing.judging import confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
@@ -42,6 +39,7 @@ from benchax.experiments.variant import (
     wrong_row,
     wrongness,
 )
+from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.prepare import prepare
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Block, Comparison, Failure, Measurement, Version
@@ -263,14 +261,8 @@ def start(argument: tuple[Case, int, str], say: Say) -> Start:
     case, seed, folder = argument
     say("inputs")
     prepared = prepare(case, seed)
-    jax.config.update("jax_enable_compilation_cache", True)
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # JAX decides at the first compilation of a process whether there is a cache (jax 0.6 to 0.10.2).
-    compilation_cache.reset_cache()
     say("build")
-    with watch_cache() as watched:
+    with share_programs(folder), watch_cache() as watched:
         seconds_of = prepared.built.seconds
     # JAX names its entries like this; XLA's own caches in the same folder do not count.
     files = [file.stat().st_size for file in Path(folder).glob("*-cache")]
