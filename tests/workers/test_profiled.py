@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.case import make_case
+from benchax.profiling.profile import LEAST_RUNS, MOST_RUNS
 from benchax.profiling.program_recorder import ProgramRequest
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 from benchax.workers.pool import Pool
-from benchax.profiling.profile import LEAST_RUNS, MOST_RUNS
 from benchax.workers.profiled import RENEWED_RUNS, ProfilingOutcome, ProfilingRequest, record
 
 
