@@ -109,16 +109,19 @@ def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_case_that_ends_its_process_while_it_is_built_says_so_and_the_others_go_on(project: Path) -> None:
-    bench = project / "benchmarks" / "bench_doubling.py"
-    bench.write_text(
-        BENCH.replace("bench_double", "crashes").replace("return double(x)", "__import__('os')._exit(7)") + BENCH
+def test_a_case_that_ends_its_process_or_hangs_while_it_is_built_says_so_and_the_others_go_on(project: Path) -> None:
+    bench, crash = (
+        project / "benchmarks" / "bench_doubling.py",
+        BENCH.replace("return double(x)", "__import__('os')._exit(7)"),
     )
+    hang = BENCH.replace("return double(x)", "__import__('time').sleep(1000)")
+    bench.write_text(crash.replace("bench_double", "crashes") + hang.replace("bench_double", "hangs") + BENCH)
 
-    with build_checkout("main", Selection(("benchmarks",))) as other:
+    with build_checkout("main", Selection(("benchmarks",), options={"timeout_s": 5.0})) as other:
         rows = {case.name: row for case, row in other.rows.items()}
 
     assert "exit code 7" in rows["crashes"].failure.message
+    assert rows["hangs"].failure.kind == "timeout"
     assert rows["bench_double"].program is not None
 
 

@@ -56,7 +56,6 @@ def build_checkout(
     """Builds the benchmarks at `ref`; removes the worktree afterwards.
 
     Args:
-        selection: its options are the current ones, and stay here: only the build runs there.
         own_benchmarks: uses the benchmark files of `ref`. Otherwise the current files run against the package of `ref`;
             if that fails, the files of `ref` run.
 
@@ -200,7 +199,7 @@ def _build(selection: Selection, launch: Launch, top: Path, tree: Path) -> tuple
     # Relative paths stay valid in the moved working folder. Absolute ones are moved.
     what = tuple(str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in selection.what)
     # Nothing is stored there, but a row has its program only if it can be stored.
-    options = {"stages": "build", "store": str(tree / ".benchmarks")}
+    options = {**selection.options, "stages": "build", "store": str(tree / ".benchmarks")}
     with closing(Partner(launch, replace(selection, what=what, options=options))) as partner:
         listing = partner.listing()
         rows = {case: _build_case(partner, case, listing) for case in listing.cases}
@@ -208,8 +207,9 @@ def _build(selection: Selection, launch: Launch, top: Path, tree: Path) -> tuple
 
 
 def _build_case(partner: Partner, case: CaseId, listing: Listing) -> Measurement:
+    number, limit_s = listing.cases[case]
     try:
-        return with_program(partner.ask(build_case, (partner.source, listing.cases[case][0])))
+        return with_program(partner.ask(build_case, (partner.source, number), limit_s))
     except Failed as failed:
         return RemoteRow().row(case, listing.environment or capture(with_jax=False), DEFAULTS, "", failed.failure)
 
