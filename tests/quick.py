@@ -20,6 +20,7 @@ NAMED_OTHERWISE = {
     "pytest_jax_bench": "ptjb",
     "benchax/__init__": "exports",
     "benchax/__main__": "exports",
+    "benchax/source_trees": "auditing",
     "benchax/static_leaves": "measuring",
 }  # under src: what their tests are called
 LEFT_OUT = "not slow and not serial"  # serial tests wait for a quiet machine, not for a person

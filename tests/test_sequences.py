@@ -1,10 +1,13 @@
-"""Rounds of a loop in a sequence of calls, written as letters; what begins a round is found in each."""
+"""Items by their keys, and rounds of a loop in a sequence of calls as letters: what begins a round is found."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from benchax.grouping import group_by
 from benchax.repeating import once_a_round
 
 
@@ -38,3 +41,14 @@ def test_what_comes_in_between_now_and_then_hides_no_round() -> None:
 
 def test_a_round_of_which_the_beginning_was_not_seen_is_none() -> None:
     assert begins("dg" + "dddg" * 10, "d")[0] == 2
+
+
+# ---- items by their keys --------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers()))
+def test_each_item_is_in_the_group_of_its_key_in_the_order_in_which_they_came(items: list[int]) -> None:
+    found = group_by(items, lambda item: item % 3)
+
+    assert list(found) == list(dict.fromkeys(item % 3 for item in items))
+    assert found == {key: [item for item in items if item % 3 == key] for key in found}
