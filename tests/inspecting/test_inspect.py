@@ -111,6 +111,11 @@ def test_every_kind_of_input_makes_the_same_program(given: Any, spec: str) -> No
     assert [a.spec for a in found.jaxpr.inputs] == [spec]
 
 
+def test_a_key_is_placed_as_other_arrays_are() -> None:
+    with pytest.raises(UsageError, match=r"'key\[8@data\]' is sharded over data, and there is no mesh"):
+        benchax.inspect(jax.random.bits, "key[8@data]")
+
+
 def test_what_has_no_jaxpr_says_why() -> None:
     compiled = benchax.inspect(jax.jit(double).lower(jnp.ones(8)).compile(), jnp.ones(8))
     wrapper = benchax.inspect(Wrapper(double), jnp.ones(8))

@@ -113,12 +113,9 @@ def _abstract(leaf: Any, mesh: MeshSpec | None) -> Any:
         return leaf
     spec = parse_spec(leaf)
     if spec.dtype == "key":
-        # Only the type matters: `inspect` makes no data, so you can inspect programs that do not fit into memory.
-        return jax.eval_shape(
-            lambda: jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
-        )
-    # As JAX would take such an array: 64 bits become 32 unless its x64 mode is on.
-    dtype = jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype))
+        dtype = jax.eval_shape(lambda: jax.random.key(0)).dtype
+    else:  # as JAX would take such an array: 64 bits become 32 unless its x64 mode is on
+        dtype = jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype))
     return jax.ShapeDtypeStruct(spec.shape, dtype, sharding=sharding_of(spec, mesh))
 
 
