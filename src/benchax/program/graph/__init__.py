@@ -30,6 +30,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchax.grouping import group_by, reach
+from benchax.printable import spell_for_xml
 from benchax.program import hlo
 from benchax.program.graph import dataflow
 from benchax.program.graph.dataflow import Box, Dataflow, ProgramDrawing, Role
@@ -65,7 +66,6 @@ _ARROWHEAD = (
 )
 _ALSO_FROM = "also from "
 _ABOUT_FAR = f"an arrow over more than {FAR} layers is a number: “also from” the box with that number"
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _STYLE = (
     "text{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace;fill:#1b1b1b}"
     f".t{{font-size:{_TITLE_SIZE:g}px;font-weight:bold}}.l{{font-size:{_LINE_SIZE:g}px}}"
@@ -271,8 +271,8 @@ def _text(x: float, y: float, style: str, text: str, *, middle: bool = False) ->
 
 
 def _escape(text: str) -> str:
-    """Characters that XML does not know at all are replaced."""
-    return escape(_NOT_IN_XML.sub("\ufffd", text))
+    """Characters that XML does not know at all are spelled out."""
+    return escape(spell_for_xml(text))
 
 
 def _n(value: float) -> str:

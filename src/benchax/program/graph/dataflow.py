@@ -18,8 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from benchax.printable import truncate
 from benchax.program import hlo
 from benchax.program.hlo import Computation, Instruction, Module
+from benchax.program.work import FREE
 from benchax.units import plural
 
 TITLE, LINE, DETAILS = 30, 36, 400
@@ -28,7 +30,6 @@ TITLE, LINE, DETAILS = 30, 36, 400
 _Called = Sequence[tuple[str, Computation]]
 """(attribute, computation) as in `Module.called_computations`."""
 
-_NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
 _PARTS = {"body": "body", "condition": "condition: continue?", "to_apply": "called", "calls": "inside"}
 
@@ -222,7 +223,7 @@ def _input_name(found: Instruction, attributes: dict[str, str], source: str, is_
 
 
 def _fusion(attributes: dict[str, str], inside: Computation) -> tuple[Role, str, tuple[str, ...]]:
-    work = [i for i in inside.instructions if i.opcode not in _NOT_COUNTED]
+    work = [i for i in inside.instructions if i.opcode not in FREE]
     custom = re.search(r'"kind":"(\w+)"', attributes.get("backend_config", ""))
     kind = (
         custom[1].strip("_").removesuffix("_fusion") if custom else attributes.get("kind", "").removeprefix("k").lower()
@@ -252,7 +253,7 @@ def _title_of_fusion(inside: Computation, role: Role) -> str:
 
 def _operation(found: Instruction, called: _Called) -> str:
     """`add` for a reduction by addition: the one thing that its computation does."""
-    work = [i.opcode for _, c in called for i in c.instructions if i.opcode not in _NOT_COUNTED]
+    work = [i.opcode for _, c in called for i in c.instructions if i.opcode not in FREE]
     return work[0] if found.opcode in _COMBINE and len(work) == 1 else ""
 
 
@@ -282,19 +283,14 @@ def short_source(source: str) -> str:
     """`jit(train)/jit(main)/jvp(layer0)/while/body/tanh` becomes `jvp(layer0)/tanh`."""
     first = source.split(";")[0]
     telling = filter(None, (hlo.scope_of(first), first.rpartition("/")[2]))
-    return truncate("/".join(telling), LINE, keep_end=True)
-
-
-def truncate(text: str, length: int, *, keep_end: bool = False) -> str:
-    if len(text) <= length:
-        return text
-    return "…" + text[1 - length :] if keep_end else text[: length - 1] + "…"
+    whole = "/".join(telling)
+    return whole if len(whole) <= LINE else "…" + whole[1 - LINE :]
 
 
 def _details(found: Instruction, attributes: dict[str, str], called: _Called, source: str) -> str:
     inside = ""
     if found.opcode == "fusion" and called:
-        counts = Counter(i.opcode for i in called[0][1].instructions if i.opcode not in _NOT_COUNTED)
+        counts = Counter(i.opcode for i in called[0][1].instructions if i.opcode not in FREE)
         inside = "inside: " + ", ".join(f"{n} × {opcode}" if n > 1 else opcode for opcode, n in counts.items())
     told = [f"{k}={v}" for k, v in attributes.items() if k not in ("metadata", "calls", "backend_config")]
     lines = [f"%{found.name} = {hlo.plain_shape(found.shape)} {found.opcode}", inside, ", ".join(told), source]
