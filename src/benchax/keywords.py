@@ -75,9 +75,16 @@ def positions(given: Iterable[int | str] | int | str, what: str) -> tuple[int | 
     return listed
 
 
-def positional_names(fn: Callable[..., Any]) -> list[str]:
-    """The names of its positional parameters. Builtins and compiled functions have no signature, so they have none."""
-    return [p.name for p in _parameters(fn) or () if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+def positional_names(fn: Callable[..., Any], count: int = 0) -> list[str]:
+    """The names of its positional parameters. Builtins and compiled functions have no signature, so they have none.
+
+    Args:
+        count: the number of arguments by position in a call. Arguments behind `*xs` are xs[0], xs[1], …
+    """
+    parameters = _parameters(fn) or ()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    return [*names, *(f"{name}[{i}]" for name in rest for i in range(count - len(names)))]
 
 
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:

@@ -127,9 +127,10 @@ def read_mesh(given: Any) -> MeshSpec:
     return MeshSpec(tuple(axes.items()))
 
 
-def spec_of(value: Any) -> str:
-    """The spec of an array, or of anything else with a shape and a dtype: f32[8,128]."""
-    return str(ArraySpec(str(value.dtype), tuple(value.shape)))
+def spec_of(value: Any, axes: tuple[tuple[str, ...], ...] = ()) -> str:
+    """The spec of an array, or of anything else with a shape and a dtype: f32[8,128], key[4]."""
+    dtype = str(value.dtype)
+    return str(ArraySpec("key" if dtype.startswith("key<") else dtype, tuple(value.shape), axes))
 
 
 def is_spec(text: str) -> bool:

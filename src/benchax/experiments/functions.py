@@ -21,10 +21,11 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.grouping import group_by
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.keywords import positional_names
-from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.inputs import Inputs, make_inputs, map_dynamic
 from benchax.measuring.prepare import prepare
 from benchax.measuring.program import unwrapped
 from benchax.measuring.state import CallOutcome, holds_objects, is_ref, is_stateful, take_apart, without_objects
+from benchax.program.arguments import leaves
 from benchax.static_leaves import as_function_of_arrays, find_hidden, hide, hide_all, hide_argument, reveal
 
 Arguments = tuple[int | str, ...]
@@ -102,12 +103,8 @@ def _find_donated(infos: Any, count: int, static: Positions) -> Positions:
     """Returns the arguments whose leaves are all donated, by position or name."""
     positions = (i for i in range(count) if i not in static)
     trees = {**dict(zip(positions, infos[0], strict=True)), **infos[1]}
-    return tuple(key for key, tree in trees.items() if (found := _donations(tree)) and all(found))
-
-
-def _donations(infos: Any) -> list[bool]:
-    """Whether each leaf is donated, by JAX's description of a program's arguments."""
-    return [leaf.donated for leaf in jax.tree.leaves(infos, is_leaf=lambda leaf: hasattr(leaf, "donated"))]
+    found = {key: [leaf.donated for leaf in leaves("", tree)] for key, tree in trees.items()}
+    return tuple(key for key, flags in found.items() if flags and all(flags))
 
 
 def converted(case: Case, seed: int, dtype: str) -> CallArguments:
@@ -121,8 +118,7 @@ def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> Ca
     def each(key: int | str, tree: Any) -> Any:
         return jax.tree.map(lambda leaf: change(key, leaf) if isinstance(leaf, jax.Array) else leaf, tree)
 
-    args = tuple(value if i in inputs.static else each(i, value) for i, value in enumerate(inputs.args))
-    return args, {k: value if k in inputs.static else each(k, value) for k, value in inputs.kwargs.items()}
+    return map_dynamic(each, (inputs.args, inputs.kwargs), inputs.static)
 
 
 def count_rows(tree: Any) -> int | None:
@@ -347,7 +343,7 @@ def _donated_by(wrapper: str, case: Case, call: CallArguments, pure: CallArgumen
         lowered = unwrapped(case.fn.lower(*call[0], **call[1]), jax.stages.Lowered)  # pyright: ignore[reportFunctionMemberAccess]
     if lowered is None:
         raise NotAvailable(f"the program of {wrapper} cannot be reached, and so not what it donates")
-    donated = sum(_donations(lowered.args_info))
+    donated = sum(bool(leaf.donated) for leaf in leaves("", lowered.args_info))
     sizes = {key: len(jax.tree.leaves(value)) for key, value in {**dict(enumerate(pure[0])), **pure[1]}.items()}
     everything = tuple(sizes)
     for choice in ((), everything, everything[:1], everything[1:]):

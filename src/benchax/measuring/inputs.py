@@ -23,7 +23,7 @@ from benchax.case import Case, check_work
 from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import positional_names
 from benchax.measuring import state
-from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
+from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, spec_of
 from benchax.static_leaves import hide_argument, is_key, reveal
 from benchax.units import plural
 
@@ -136,14 +136,14 @@ def make_inputs(case: Case, seed: int) -> Inputs:
 
 def put_each(place: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Any, static: tuple[int | str, ...]) -> Call:
     """The call with its leaves placed, but for what is static."""
-    return _map_dynamic(lambda value: jax.tree.map(place, value), (args, kwargs), static)
+    return map_dynamic(lambda _, value: jax.tree.map(place, value), (args, kwargs), static)
 
 
-def _map_dynamic(change: Callable[[Any], Any], call: Call, static: tuple[int | str, ...]) -> Call:
-    """The call with each argument changed, except static ones."""
+def map_dynamic(change: Callable[[int | str, Any], Any], call: tuple[Any, Any], static: tuple[int | str, ...]) -> Call:
+    """The call with `change(position or name, value)` of each argument that is not static."""
     args, kwargs = call
-    changed = tuple(value if i in static else change(value) for i, value in enumerate(args))
-    return changed, {name: value if name in static else change(value) for name, value in kwargs.items()}
+    changed = tuple(value if i in static else change(i, value) for i, value in enumerate(args))
+    return changed, {name: value if name in static else change(name, value) for name, value in kwargs.items()}
 
 
 def fit(case: Case, call: Call, static: tuple[int | str, ...]) -> Call:
@@ -154,8 +154,8 @@ def fit(case: Case, call: Call, static: tuple[int | str, ...]) -> Call:
     call as their users write it.
     """
     if not is_plain(case):
-        return _map_dynamic(reveal, call, static)
-    return _map_dynamic(lambda value: value if isinstance(value, str) else hide_argument(value), call, static)
+        return map_dynamic(lambda _, value: reveal(value), call, static)
+    return map_dynamic(lambda _, value: value if isinstance(value, str) else hide_argument(value), call, static)
 
 
 def is_plain(case: Case) -> bool:
@@ -278,8 +278,7 @@ def _describe(value: Any, is_static: bool = False) -> str:
     if is_static:
         return getattr(value, "__name__", None) or repr(value)
     if isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
-        dtype = "key" if is_key(value) else short_dtype(str(value.dtype))
-        return str(ArraySpec(dtype, tuple(value.shape), axes_of(value)))
+        return spec_of(value, axes_of(value))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_describe(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

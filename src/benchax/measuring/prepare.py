@@ -40,9 +40,10 @@ from benchax.measuring.state import Surroundings
 from benchax.measuring.timers.base import Ready, Subject, on_fresh_stack, refuse
 from benchax.measuring.timers.embedding import number_like
 from benchax.model import Absent, Cache, CallFloor, Cold, Devices, DeviceShare, Stages, Transfer
+from benchax.program import arguments
 from benchax.program.compiled import INLINE_FLOPS, inline_flops
 from benchax.program.hlo import parse
-from benchax.program.jaxpr import equations
+from benchax.program.jaxpr import every_equation
 from benchax.program.work import count_devices, counts
 from benchax.static_leaves import drop
 from benchax.units import plural, seconds
@@ -214,10 +215,8 @@ class Prepared:
     def donated(self) -> tuple[int, ...]:
         """Which of the arrays and numbers that the compiled program takes, as far as JAX publishes it."""
         stage = self.traced or self.lowered
-        infos = () if stage is None else stage.args_info
-        leaves = jax.tree.leaves(infos, is_leaf=lambda leaf: hasattr(leaf, "donated"))
-        flags = [leaf.donated for leaf in leaves if hasattr(leaf, "donated")]
-        return tuple(i for i, is_donated in enumerate(flags) if is_donated)
+        leaves = [] if stage is None else arguments.leaves("", stage.args_info)
+        return tuple(i for i, leaf in enumerate(leaves) if leaf.donated)
 
     @cached_property
     def static(self) -> tuple[int | str, ...]:
@@ -394,7 +393,7 @@ def note_first_uses(traced: jax.stages.Traced | None, cold: Cold) -> Cold:
 
 def operations_of(jaxpr: Any) -> set[str]:
     """Names of primitives, and of the jitted functions in it: `relu` is one operation to whoever writes it."""
-    found = [each.equation for each in equations(jaxpr)]
+    found = list(every_equation(jaxpr))
     inner = {f"{e.primitive.name} {e.params['name']}" for e in found if isinstance(e.params.get("name"), str)}
     return {e.primitive.name for e in found} | inner
 

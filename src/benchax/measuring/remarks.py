@@ -13,7 +13,6 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any
 
 import jax
 
@@ -27,8 +26,8 @@ from benchax.model import CallFloor, Measurement, Noise, Remark, Severity
 from benchax.printable import list_some
 from benchax.program.compiled import INLINE_FLOPS
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
-from benchax.program.index import COSTLY
-from benchax.program.jaxpr import equations, every_equation, user_line
+from benchax.program.index import index
+from benchax.program.jaxpr import every_equation, user_line
 from benchax.program.work import least_operations
 from benchax.static_leaves import find_hidden
 from benchax.stats.summary import Summary
@@ -137,7 +136,7 @@ def describe_nonfinite_result(nonfinite: str, what: str) -> Remark | None:
 
 def _of_devices(record: Record, prepared: Prepared) -> Iterator[Remark]:
     traced = prepared.traced
-    found = [] if traced is None else [each.equation for each in equations(traced.jaxpr)]
+    found = () if traced is None else every_equation(traced.jaxpr)
     called = [e for e in found if e.primitive.name in CALLBACKS]
     listed = [f"{CALLBACKS[equation.primitive.name]} at {user_line(equation)}" for equation in called]
     if listed:
@@ -204,7 +203,7 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
         )
     if not examines or prepared.lowered is None:
         return None
-    written = _written_work(prepared.traced.jaxpr) if prepared.traced else math.inf
+    written = index(prepared.traced.jaxpr).body.work if prepared.traced else math.inf
     is_done = cost and cost.flops and cost.flops >= FOLDED_SHARE * written
     # Library calls are opaque.
     if written < INLINE_FLOPS or is_done or opaque_calls(hlo):
@@ -219,23 +218,6 @@ def folded(record: Record, prepared: Prepared, subject: Subject, examines: bool)
         f"of {count(before, 'FLOP')} written, {count(after, 'FLOP')} are left in the compiled program: the rest was "
         "computed when it was compiled, or its results are not used",
     )
-
-
-def _written_work(program: Any) -> float:
-    """About the operations of a traced program: one for each element, more for products. It is infinite with other
-    costly operations, whose work isn't known here."""
-    total = 0.0
-    for equation in every_equation(program):
-        name, values = equation.primitive.name, (*equation.invars, *equation.outvars)
-        sizes = [math.prod(getattr(v.aval, "shape", ())) for v in values]
-        if name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            total += 2 * sizes[-1] * math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
-        elif name in COSTLY:
-            return math.inf
-        else:
-            total += max(sizes, default=0)
-    return total
 
 
 def _of_purity(record: Record, subject: Subject) -> Iterator[Remark]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchax.specs import ArraySpec
+from benchax.specs import spec_of
 
 
 class ArgumentLeaf(NamedTuple):
@@ -26,7 +26,7 @@ class ArgumentLeaf(NamedTuple):
 
     @property
     def spec(self) -> str:
-        return spec(self.shape, self.dtype)
+        return spec_of(self)
 
     @property
     def size_bytes(self) -> int:
@@ -64,12 +64,6 @@ def leaves(name: str, tree: Any) -> list[ArgumentLeaf]:
         for path, leaf in flat
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     ]  # fmt: skip
-
-
-def spec(shape: Sequence[int], dtype: Any) -> str:
-    """f32[8,128]; of typed PRNG keys key[4]."""
-    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-    return str(ArraySpec("key" if is_key else str(dtype), tuple(shape)))
 
 
 def size_bytes(shape: Sequence[int], dtype: Any) -> int:

@@ -33,6 +33,7 @@ from benchax.program.jaxpr import (
     split_operands,
     user_line,
 )
+from benchax.specs import spec_of
 
 KEEPS = names(
     "copy copy_p reshape squeeze expand_dims transpose stop_gradient sharding_constraint optimization_barrier name"
@@ -104,7 +105,7 @@ class Value:
 
     @property
     def spec(self) -> str:
-        return arguments.spec(self.shape, self.dtype)
+        return spec_of(self)
 
     @property
     def size(self) -> int:

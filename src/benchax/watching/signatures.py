@@ -7,7 +7,6 @@ Holds texts and small values only, never the user's arrays. Paths are as users w
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from benchax.keywords import positional_names
 from benchax.printable import drop_addresses, list_some, truncate
 from benchax.results.watch import Reason
 from benchax.specs import short_dtype
@@ -189,16 +189,7 @@ def before_the_watch(call: JaxCall) -> list[Signature] | None:
 def name_arguments(call: JaxCall) -> list[tuple[int | str, str, Any]]:
     """(position or keyword, name, value) of each argument: those given by position first."""
     given = call.user or call
-    try:
-        parameters = list(inspect.signature(given.fun).parameters.values())
-    except (TypeError, ValueError):  # builtins have no signature
-        parameters = []
-    names: list[str] = []
-    for parameter in parameters:
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            names.append(parameter.name)
-        elif parameter.kind == parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}[{i}]" for i in range(len(given.args) - len(names))]
+    names = positional_names(given.fun, len(given.args))
     names += [f"argument {i}" for i in range(len(names), len(given.args))]
     named = [(i, name, value) for i, (name, value) in enumerate(zip(names, given.args, strict=False))]
     return [*named, *((name, name, value) for name, value in given.kwargs.items())]
