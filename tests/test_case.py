@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import benchax
-from benchax.case import Benchmark, Case, benchmark, check_work, make_case, name_of, param_value
+from benchax.case import Benchmark, Case, benchmark, check_work, make_case, param_value
 from benchax.keywords import positions
 from benchax.model import CaseId, Opaque
+from benchax.wrappers import name_of
 
 # Any Unicode but lone surrogates, which no encoding can carry.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -23,6 +23,7 @@ from benchax.model import CaseId, EarlierRuns, Opaque, Program
 from benchax.options import Given, Options
 from benchax.printable import drop_addresses
 from benchax.specs import DTYPES, MeshSpec, long_dtype, read_mesh
+from benchax.wrappers import name_of
 
 FORWARD = "forward"
 MODES = (FORWARD, "grad", "forward_and_grad")
@@ -219,15 +220,6 @@ def take_names_of_jit(
     return rest
 
 
-def name_of(fn: Any) -> str:
-    """The name under which people know `fn`: of the function inside a partial, of the class of a callable object."""
-    if isinstance(fn, functools.partial):
-        return name_of(fn.func)
-    if isinstance(fn, Benchmark):
-        return fn.name
-    return getattr(fn, "__name__", None) or type(fn).__name__
-
-
 @dataclass(frozen=True)
 class Benchmark:
     """The result of `@benchmark`: it can still be called as the function, and it makes cases."""
@@ -245,6 +237,8 @@ class Benchmark:
     @property
     def name(self) -> str:
         return self.template.id.name
+
+    __name__ = name  # `name_of` asks for it, as it asks a function
 
     def cases(self, chosen: Mapping[str, Iterable[Any]] | None = None) -> list[Case]:
         """One case for each combination of the parameters; `chosen` replaces the values of some.
@@ -449,13 +443,13 @@ def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = (
 
         transform = jax.grad if mode == "grad" else jax.value_and_grad
         args = tuple(map(hide, args))
-        return transform(loss, _argument(args, static))(*args, **kwargs)
+        return transform(loss, floats_of(args, static))(*args, **kwargs)
 
     return gradient
 
 
-def _argument(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
-    """Position of the first tree of floats.
+def floats_of(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
+    """The position of the first argument that is a tree of floats: a gradient is taken with respect to it.
 
     Raises:
         TypeError: there is no such tree. This happens inside a trace, where JAX raises the same for a function that is

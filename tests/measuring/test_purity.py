@@ -94,7 +94,14 @@ def recording(x: Any) -> Any:
     return x * 2
 
 
-@pytest.mark.parametrize(("fn", "name"), [(learning, "PARAMS"), (recording, "ACCUMULATED")])
+RECORDING = jax.jit(functools.partial(recording))
+
+
+def calling(x: Any) -> Any:
+    return RECORDING(x)
+
+
+@pytest.mark.parametrize(("fn", "name"), [(learning, "PARAMS"), (recording, "ACCUMULATED"), (calling, "ACCUMULATED")])
 def test_traced_values_that_are_left_behind_are_a_failure_and_put_back(fn, name, bench) -> None:
     params, listed = PARAMS, list(ACCUMULATED)
 

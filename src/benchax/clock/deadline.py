@@ -28,6 +28,7 @@ from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageEr
 from benchax.keywords import check_places, positional_names, positions
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import Static, as_function_of_arrays, data_of
+from benchax.wrappers import name_of
 
 OnTimeout = Literal["raise", "partial"]
 REACHED = "benchax: the time limit was reached"
@@ -159,9 +160,9 @@ class WithDeadline:
         leaves = jax.tree.leaves((args, kwargs))
         if (text := next((leaf for leaf in leaves if isinstance(leaf, str | bytes)), None)) is not None:
             raise UsageError(
-                f"an argument of {_name(self._f)} under with_deadline is {text!r}",
+                f"an argument of {name_of(self._f)} under with_deadline is {text!r}",
                 "arrays and numbers, or pytrees of them",
-                f"a text can be a static argument: with_deadline({_name(self._f)}, …, static=…)",
+                f"a text can be a static argument: with_deadline({name_of(self._f)}, …, static=…)",
             )
         refuse_elsewhere(leaves, "each device would stop at another time, and wait for the others", _ON_ONE_DEVICE)
         if self.on_timeout == "partial":
@@ -179,7 +180,7 @@ class WithDeadline:
                 raise
             is_late = True
         if is_late:
-            name = _name(self._f)
+            name = name_of(self._f)
             raise DeadlineExceeded(
                 f"{name} ran past its limit of {units.seconds(float(self.seconds))}",
                 hint=f"allow more, or take the partial result: with_deadline({name}, …, on_timeout='partial')",
@@ -189,13 +190,13 @@ class WithDeadline:
     def _refuse_inside(self) -> None:
         if not tier().can_raise:
             raise NotAvailable(
-                f"{_name(self._f)} under with_deadline cannot raise inside a jit on {default_platform()}",
-                hint=f"take the partial result: with_deadline({_name(self._f)}, …, on_timeout='partial')",
+                f"{name_of(self._f)} under with_deadline cannot raise inside a jit on {default_platform()}",
+                hint=f"take the partial result: with_deadline({name_of(self._f)}, …, on_timeout='partial')",
             )
 
     def _trace(self, seconds: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         leaves, tree = jax.tree.flatten((args, kwargs))
-        seconds, *leaves = _outermost([seconds, *leaves], _name(self._f))
+        seconds, *leaves = _outermost([seconds, *leaves], name_of(self._f))
         until, leaves = _arm(seconds, leaves)
         args, kwargs = jax.tree.unflatten(tree, leaves)
         clock, must_raise = tier(), self.on_timeout == "raise"
@@ -318,7 +319,3 @@ def refuse_elsewhere(leaves: list[Any], why_not_several: str, hint: str) -> None
         )
     if (devices := max((len(a.devices()) for a in arrays), default=1)) > 1:
         raise NotAvailable(f"an input is spread over {devices} devices, and {why_not_several}", hint=hint)
-
-
-def _name(f: Any) -> str:
-    return getattr(f, "__name__", None) or repr(f)

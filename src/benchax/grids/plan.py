@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from benchax.case import name_of
 from benchax.errors import UsageError
 from benchax.model import Scalar
 from benchax.printable import truncate
 from benchax.specs import is_spec, parse_spec, spec_of
+from benchax.wrappers import name_of
 
 Label = Scalar
 """The label of a data point: a number, a text or a bool."""

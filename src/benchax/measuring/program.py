@@ -25,12 +25,13 @@ from typing import Any, Literal
 
 import jax
 
-from benchax.case import Case, name_of
+from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.inputs import Inputs, is_plain
 from benchax.measuring.state import holds_objects
 from benchax.source_files import owner_of
 from benchax.static_leaves import hide, hide_all, reveal
+from benchax.wrappers import name_of
 
 # ---- unrun -----------------------------------------------------------------------------------------------------------
 #

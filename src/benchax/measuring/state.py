@@ -12,9 +12,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +29,7 @@ from benchax.program.index import TracedProgram, Value, index
 from benchax.program.jaxpr import every_equation, nested_in
 from benchax.source_files import is_library
 from benchax.static_leaves import data_of, is_nnx_object
+from benchax.wrappers import layers
 
 Values = dict[str, Any]
 """The values of mutable arguments, by a name such as `model.bn.mean`."""
@@ -239,14 +238,13 @@ def _change(before: tuple[str, Any, Any] | None, now: tuple[str, Any, Any]) -> s
 
 def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """(name, value, how to bind the name to another value)"""
-    while isinstance(fn, functools.partial):
-        for name, value in (*enumerate(fn.args), *fn.keywords.items()):
-            yield f"argument {name} of the partial", value, _leave
-        fn = fn.func
-    if isinstance(fn, MethodType):
-        yield "self", fn.__self__, _leave
-        fn = fn.__func__
-    fn = inspect.unwrap(fn) if callable(fn) else fn
+    *outer, fn = layers(fn)
+    for one in outer:
+        if isinstance(one, partial):
+            arguments = (*enumerate(one.args), *one.keywords.items())
+            yield from ((f"argument {name} of the partial", value, _leave) for name, value in arguments)
+        if isinstance(one, MethodType):
+            yield "self", one.__self__, _leave
     if not isinstance(fn, FunctionType):
         call = type(fn).__dict__.get("__call__")
         if isinstance(call, FunctionType) and not is_library(call.__code__.co_filename):
@@ -257,16 +255,16 @@ def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any],
     met.add(id(fn))
     names = set(_names(fn.__code__))
     found = {
-        name: (value, functools.partial(fn.__globals__.__setitem__, name))
+        name: (value, partial(fn.__globals__.__setitem__, name))
         for name, value in fn.__globals__.items()
         if name in names
     }
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         with suppress(ValueError):  # not set yet
-            found[name] = cell.cell_contents, functools.partial(setattr, cell, "cell_contents")
+            found[name] = cell.cell_contents, partial(setattr, cell, "cell_contents")
     for name, (value, put) in found.items():
         is_jitted = hasattr(value, "lower") and not isinstance(value, str | bytes | bytearray)
-        if is_jitted or isinstance(value, FunctionType | functools.partial | MethodType):
+        if is_jitted or isinstance(value, FunctionType | partial | MethodType):
             yield from _reached(value, met)
         elif not isinstance(value, ModuleType | type):
             yield name, value, put

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchax.case import Case, make_case, name_of
+from benchax.case import Case, make_case
 from benchax.checkouts.launch import ENOUGH, Selection, check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolution_of
@@ -42,6 +42,7 @@ from benchax.store.baselines import by_case, program, rows_of
 from benchax.store.database import DatabaseStore, open_store
 from benchax.units import read_duration
 from benchax.workers import pickling
+from benchax.wrappers import name_of
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 

@@ -21,7 +21,6 @@ missing from `Transfers.sees`, and a remark says so.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 import sys
@@ -43,6 +42,7 @@ from benchax.results.watch import Direction, ObservedTransfer, Transfers
 from benchax.source_files import is_in_package, outward, owner_of
 from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import function_of, user_line
+from benchax.wrappers import name_of
 
 _OWN_READS = tuple(
     str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py", str(Path("interpreters", "mlir.py")))
@@ -186,7 +186,7 @@ def _observe(run: Callable[[], Any], look: Callable[[], _Call], results: Callabl
             fun, args_flat = look()
             if not isinstance(fun, BatchedCall):
                 # Before it runs, since donated ones are gone afterwards.
-                _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
+                _arguments(args_flat, "a Compiled" if fun is None else name_of(fun))
             call = None if fun is None else (fun, args_flat)
         for watcher in tuple(_watchers):
             if watcher.hear and call:
@@ -301,12 +301,6 @@ def _describe_array(value: Any, dtype: Any, shape: tuple[int, ...]) -> str:
     given = getattr(value, "dtype", dtype)
     spec = f"NumPy {short_dtype(given.name)}[{','.join(map(str, shape))}]"
     return spec if given == dtype else f"{spec}, made {short_dtype(dtype.name)}"
-
-
-def _name(fun: Any) -> str:
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    return getattr(fun, "__name__", None) or type(fun).__name__
 
 
 def _reading_of_arrays() -> None:

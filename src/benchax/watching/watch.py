@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import re
 import sys
 import threading
@@ -42,6 +41,7 @@ from benchax.watching import frames, signatures
 from benchax.watching.compiles import CompileEvent, Kind, Listening
 from benchax.watching.frames import JaxCall, calling
 from benchax.watching.signatures import Signature
+from benchax.wrappers import layers
 
 
 @contextlib.contextmanager
@@ -311,8 +311,6 @@ FIRST_BODY = (
     "first call of jax.lax.{name} outside of jit with this body since the watch began; a body that is new in each call "
     "compiles in each call"
 )
-WRAPPERS = 20
-"""The number of wrappers around one function that are inspected. Any further wrappers are ignored."""
 
 
 @dataclass(frozen=True)
@@ -446,7 +444,7 @@ def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
     if call.fun is None:
         name = program_name(event_name) or "a function"
         return FunctionLocation(f"{name}, inside a transformation" if call.is_seen else name, None, False)
-    plain, is_partial = unwrap(call.own)
+    *_, plain = own = list(layers(call.own))
     name = getattr(plain, "__name__", None) or type(plain).__name__
     code = getattr(plain, "__code__", None)
     defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
@@ -456,7 +454,9 @@ def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
         return FunctionLocation(program_name(event_name) or name, None, True)
     if call.user is None and hasattr(call.fun, "lower"):  # jax.jit of what is jitted already
         name = f"jit({name})"
-    return FunctionLocation(f"partial({name})" if is_partial else name, defined, False, tuple(_codes(call.fun)))
+    if any(isinstance(one, functools.partial) for one in own):
+        name = f"partial({name})"
+    return FunctionLocation(name, defined, False, tuple(_codes(call.fun)))
 
 
 def program_name(event_name: str | None) -> str | None:
@@ -467,24 +467,9 @@ def program_name(event_name: str | None) -> str | None:
 def _codes(fun: Any) -> Iterator[CodeType]:
     """Yields the codes of a function, of the functions that it wraps, and of their closures: jax.vmap(f) holds f in a
     closure."""
-    for _ in range(WRAPPERS):
-        held = [cell.cell_contents for cell in getattr(fun, "__closure__", None) or () if cell != CellType()]
-        yield from (f.__code__ for f in (fun, *held) if isinstance(f, FunctionType))
-        fun = getattr(fun, "__wrapped__", None)
-
-
-def unwrap(fun: Any) -> tuple[Any, bool]:
-    """Returns what is under wrappers, methods, and partials, and whether there was a partial."""
-    is_partial = False
-    for _ in range(WRAPPERS):
-        fun = inspect.unwrap(fun)
-        if isinstance(fun, functools.partial):
-            fun, is_partial = fun.func, True
-        elif inspect.ismethod(fun):
-            fun = fun.__func__
-        else:
-            break
-    return fun, is_partial
+    for one in layers(fun):
+        held = [cell.cell_contents for cell in getattr(one, "__closure__", None) or () if cell != CellType()]
+        yield from (f.__code__ for f in (one, *held) if isinstance(f, FunctionType))
 
 
 # The steps of a program, found by its calls, and the steps in which something was compiled.

@@ -33,6 +33,7 @@ from benchax.watching.frames import JaxCall, watch_lowering, without_arrays
 from benchax.watching.signatures import name_arguments
 from benchax.watching.transfers import reads_unseen
 from benchax.watching.watch import FunctionLocation, place_of
+from benchax.wrappers import layers
 
 # ---- values that a function reads ------------------------------------------------------------------------------------
 #
@@ -92,10 +93,8 @@ def outer_values(fn: Any, static: Mapping[str, Any]) -> list[OuterValue]:
 
 
 def _values(fn: Any, static: Mapping[str, Any], met: set[CodeType]) -> Iterator[OuterValue]:
-    while isinstance(fn, partial) or hasattr(fn, "__wrapped__"):
-        fn = fn.func if isinstance(fn, partial) else fn.__wrapped__
-    owner = fn.__self__ if isinstance(fn, MethodType) else None
-    fn = getattr(fn, "__func__", fn)
+    *outer, fn = layers(fn)
+    owner = next((one.__self__ for one in outer if isinstance(one, MethodType)), None)
     if not isinstance(fn, FunctionType) or fn.__code__ in met or owner_of(fn.__code__.co_filename) != "user":
         return
     code = fn.__code__

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from benchax.case import Case, Positions, make_case, name_of
+from benchax.case import Case, Positions, make_case
 from benchax.comparing.break_even import of_comparison
 from benchax.comparing.sequential import Effort
 from benchax.discovery import literal
@@ -75,6 +75,7 @@ from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Experiment, Facts
 from benchax.specs import long_dtype
 from benchax.units import count, number, plural, read_duration, size
+from benchax.wrappers import name_of
 
 # ---- jitted or not: from how many calls on compiling pays -----------------------------------------------------------
 

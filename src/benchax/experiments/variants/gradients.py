@@ -23,12 +23,11 @@ hold the batch is given (batch=x), or guessed (`functions.py`), and each row say
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,9 +40,9 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 from jax.extend import core
 
-from benchax.case import Case
+from benchax.case import Case, floats_of
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.functions import argument_name, find_batch, is_float, plain, wrapper
+from benchax.experiments.functions import argument_name, find_batch, plain, wrapper
 from benchax.experiments.lab import ChangedCase, always
 from benchax.experiments.rewriting import crossing, rewritten, run_traced
 from benchax.experiments.variant import Asked, Measure, measure_ways, whole_number
@@ -54,6 +53,7 @@ from benchax.results.experiment import Facts
 from benchax.specs import parse_spec
 from benchax.static_leaves import as_function_of_arrays
 from benchax.units import size
+from benchax.wrappers import unwrap
 
 Loss = Callable[..., Any]
 USUAL_WAYS = "nothing_saveable,dots_saveable,segments"
@@ -92,7 +92,11 @@ def differentiate(case: Case, seed: int) -> Differentiated:
     """
     unjitted = replace(plain(case, seed), jit=True, donate=())
     inputs = make_inputs(unjitted, seed)
-    loss, argument = unjitted.fn, _argument(inputs)
+    loss = unjitted.fn
+    try:
+        argument = floats_of(inputs.args, inputs.static)
+    except TypeError as error:
+        raise NotAvailable(str(error)) from None
     _check_loss(output_shapes(loss, inputs))
     gradient = replace(unjitted, fn=_value_and_gradient(loss, argument=argument))
     return Differentiated(gradient, loss, argument, inputs, argument_name(loss, argument))
@@ -108,14 +112,6 @@ def output_shapes(fn: Callable[..., Any], inputs: Inputs) -> Any:
     """The shapes that it returns for these inputs. Traces, runs nothing."""
     call, arrays = as_function_of_arrays(fn, inputs.args, inputs.kwargs)
     return jax.eval_shape(call, *arrays)
-
-
-def _argument(inputs: Inputs) -> int:
-    for i, tree in enumerate(inputs.args):
-        leaves = jax.tree.leaves(tree)
-        if i not in inputs.static and leaves and all(map(is_float, leaves)):
-            return i
-    raise NotAvailable("no positional argument consists of float arrays, which a gradient needs")
 
 
 def _check_loss(returned: Any) -> None:
@@ -348,7 +344,7 @@ def segmented(fn: Loss, count: int | None = None) -> Loss:
 @wrapper
 def only_layers(fn: Loss, args: Any, kwargs: Any, names: tuple[str, ...]) -> Any:
     """Layers by their names: functions of the loss's module, each call by itself; else named scopes."""
-    own = _own_names(fn)
+    own = getattr(unwrap(fn), "__globals__", {})
     found = {name: own[name] for name in names if name in own}
     layers = {name: layer for name, layer in found.items() if callable(layer) and not isinstance(layer, type)}
     scopes = tuple(name for name in names if name not in layers)
@@ -356,13 +352,6 @@ def only_layers(fn: Loss, args: Any, kwargs: Any, names: tuple[str, ...]) -> Any
         for layer in layers.values():
             stack.enter_context(replaced(layer, checkpointed(layer, policy="nothing_saveable")))
         return (in_parts(fn, cut=_by_scope(scopes)) if scopes else fn)(*args, **kwargs)
-
-
-def _own_names(fn: Any) -> Mapping[str, Any]:
-    """The functions of the module of `fn`."""
-    while isinstance(fn, partial):
-        fn = fn.func
-    return getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {})
 
 
 def _by_scope(names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Part]]:

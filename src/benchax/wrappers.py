@@ -1,0 +1,39 @@
+"""Finds the name of a user's function, and the function under its jits, decorators, partials, and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from types import MethodType
+from typing import Any
+
+MOST = 20
+"""The number of wrappers that are looked under. A function can wrap itself."""
+
+
+def layers(fn: Any) -> Iterator[Any]:
+    """A function, and what is under its wrappers, from the outside in. The last one wraps nothing."""
+    for _ in range(MOST):
+        yield fn
+        # A method has the `__wrapped__` of its function.
+        if isinstance(fn, MethodType):
+            fn = fn.__func__
+        elif isinstance(fn, partial):
+            fn = fn.func
+        elif hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        else:
+            return
+
+
+def name_of(fn: Any) -> str:
+    """The name under which people know `fn`: of the function inside a partial, of the class of a callable object."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def unwrap(fn: Any) -> Any:
+    """The innermost of the `layers` of a function."""
+    *_, plain = layers(fn)
+    return plain
