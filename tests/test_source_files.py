@@ -34,6 +34,8 @@ PACKAGES = sysconfig.get_path("purelib")
         ("/opt/venv/lib/python3.13/site-packages/equinox/_jit.py", "package"),
         ("/home/me/train.py", "user"),
         ("<stdin>", "user"),
+        ("<string>", "python"),
+        ("<frozen os>", "python"),
     ],
 )
 def test_a_file_belongs_to_whose_folder_it_lies_in(file: str, owner: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -28,7 +29,10 @@ def owner_of(file: str) -> Owner:
     """Decides by the folder of the file.
 
     Packages also lie outside of the environment: in the one below it, in a folder of PYTHONPATH, or of a `.pth` file.
+    Code without a file that no user typed is Python's, such as what dataclasses make of a class.
     """
+    if is_generated(file):
+        return "python"
     for owner, folders in _folders().items():
         if file.startswith(folders) or (owner == "package" and _PACKAGES.intersection(Path(file).parts)):
             return owner
@@ -53,8 +57,9 @@ _PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")
 
 
 def is_typed(file: str) -> bool:
-    """Was this code typed at a prompt, or is it a cell of a notebook in a terminal? Then it is the user's."""
-    return _PROMPTS.match(file) is not None
+    """Was this code typed at a prompt, after `python -c`, or into a cell of a notebook in a terminal? Then it is the
+    user's."""
+    return _PROMPTS.match(file) is not None or (file == "<string>" and sys.argv[:1] == ["-c"])
 
 
 def is_generated(file: str) -> bool:
@@ -97,7 +102,8 @@ def is_runner(file: str) -> bool:
 
 def is_machinery(file: str) -> bool:
     """Is this file JAX's, ours, or of Python itself, so that a reader of a traceback rarely wants to see it?"""
-    return file.startswith("<frozen") or owner_of(file) in ("benchax", "jax", "python")
+    is_hidden = file.startswith("<frozen") or not is_generated(file)
+    return is_hidden and owner_of(file) in ("benchax", "jax", "python")
 
 
 def keep_own_frames(found: TracebackType | None) -> TracebackType | None:

@@ -9,6 +9,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import field, make_dataclass
+from functools import partial
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -61,6 +63,17 @@ def test_a_call_is_told_with_its_function_its_line_and_its_arguments():
     lines = here.read_text(encoding="utf-8").splitlines()
     assert lines[int(call[1]) - 1].strip() == "twice(X3)"
     assert lines[int(defined[1]) - 1].strip().startswith("def twice")
+
+
+def test_what_dataclasses_make_of_a_class_is_no_line_of_yours():
+    twice = fresh()
+    made = make_dataclass("Made", [("x", Any, field(default_factory=partial(twice, X3)))])
+
+    with benchax.watch() as w:
+        made()
+
+    (compiled,) = w.compiles
+    assert Path(str(compiled.where).rpartition(":")[0]).name == Path(__file__).name
 
 
 def test_functions_are_counted_and_ranked_by_what_they_cost():

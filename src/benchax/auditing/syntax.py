@@ -22,7 +22,7 @@ from benchax.errors import NotMeasured
 from benchax.results.audit import Where
 from benchax.source_files import is_typed
 from benchax.source_trees import Function, Loop, around, holds, loops_around, tree_of
-from benchax.watching.watch import unwrap
+from benchax.wrappers import unwrap
 
 Repeat = Loop | ast.Call
 """Also a call that calls what it is given again and again."""
@@ -153,10 +153,7 @@ def check_readable(fn: Callable[..., Any]) -> None:
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:
     """The code of the user's own function, under partials, jits, methods and callable objects."""
-    try:
-        plain, _ = unwrap(fn)
-    except ValueError:  # wraps itself
-        return None
+    plain = unwrap(fn)
     code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
     return code if isinstance(code, CodeType) else None
 

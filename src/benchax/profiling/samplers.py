@@ -47,7 +47,7 @@ from benchax.grouping import group_by
 from benchax.profiling.host_thread import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.protobuf import ProtoMessage
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
-from benchax.source_files import NOT_YOURS, is_generated, outward, owner_of
+from benchax.source_files import NOT_YOURS, outward, owner_of
 
 # Finds the user's lines that made the arrays that are alive, from `jax.profiler.device_memory_profile()`.
 #
@@ -79,7 +79,7 @@ def bytes_by_line(profile: bytes) -> dict[str, int]:
         for location in whole.messages(4):
             for line in location.messages(4)[-1:]:
                 file = files.get(line.number(1), "")
-                is_theirs = bool(file) and not file.startswith("<") and owner_of(file) == "user"
+                is_theirs = bool(file) and owner_of(file) == "user"
                 lines[location.number(1)] = f"{file}:{line.number(2)}" if is_theirs else ""
         found = Counter[str]()
         for sample in whole.messages(2):
@@ -439,14 +439,6 @@ class _Place(NamedTuple):
     is_iterator: bool
 
 
-def _is_of_command_line(frame: FrameType) -> bool:
-    """Returns whether a frame belongs to `python -c "..."`. Its code has the same file name as code that dataclasses
-    make: <string>."""
-    main = sys.modules.get("__main__")
-    is_main = main is not None and frame.f_globals is main.__dict__ and not hasattr(main, "__file__")
-    return is_main and "__create_fn__" not in frame.f_code.co_qualname
-
-
 MOST_PLACES = 20_000
 _places: dict[tuple[int, int], _Place] = {}
 _FOR = opcode.opmap["FOR_ITER"]
@@ -463,8 +455,6 @@ def _place_of(frame: FrameType) -> _Place:
         _places.clear()
     code, file = frame.f_code, frame.f_code.co_filename
     owner = owner_of(file)
-    if is_generated(file) and not _is_of_command_line(frame):
-        owner = "python"  # what dataclasses make of a class, and the like
     is_generator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
     at = code.co_code[frame.f_lasti] if 0 <= frame.f_lasti < len(code.co_code) else None
     found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, at == _FOR, at in _JUMPS)

@@ -38,7 +38,7 @@ from benchax.profiling.operations import (
 from benchax.profiling.step_split import read_annotations, split
 from benchax.program import hlo
 from benchax.program.hlo import Instruction, Module
-from benchax.program.work import BYTES, FLOPS, Adder, Work, is_opaque
+from benchax.program.work import BYTES, FLOPS, FREE, Adder, Work, is_opaque
 from benchax.results.profile import (
     MANY_EVENTS_PER_S,
     CompileCost,
@@ -104,9 +104,6 @@ def _repeats(loop: Loop, line: int) -> bool:
 # optimizer's update. So a loop is reported only if the file has one inside the compiled function: around the line, or
 # around the call that leads there.
 
-_SMALL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
-"""They cost next to nothing to compile."""
-
 
 def program_size(modules: Iterable[Module]) -> ProgramSize | None:
     """Returns the size of the largest of several programs with one name, or None if there is no program."""
@@ -115,7 +112,7 @@ def program_size(modules: Iterable[Module]) -> ProgramSize | None:
 
 def _size_of(module: Module) -> ProgramSize:
     every = [*module.instructions]
-    working = [each for each in every if each.opcode not in _SMALL]
+    working = [each for each in every if each.opcode not in FREE]
     groups = group_by(filter(None, map(module.user_lines, working)), lambda stack: stack[0])
     line, repeated = max(groups.items(), key=lambda pair: len(pair[1]), default=("", []))
     return ProgramSize(

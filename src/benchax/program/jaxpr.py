@@ -21,7 +21,8 @@ from benchax.grouping import group_by
 from benchax.program import arguments
 from benchax.program.arguments import ArgumentLeaf
 from benchax.results.inspection import Argument, JaxprFacts, Primitive
-from benchax.source_files import is_generated, owner_of
+from benchax.source_files import owner_of
+from benchax.specs import spec_of
 
 LOOPS = ("scan", "while", "pallas_call")
 """Primitives whose inner jaxprs may run many times."""
@@ -177,9 +178,8 @@ def user_line(equation: Any) -> str:
     """file:line of the innermost frame that is neither JAX's nor Python's; empty where it is not told."""
     frames = takewhile(lambda frame: not frame.file_name.startswith(_END), frames_of(equation))
     # An installed package can be the user's own, too, and so can a benchax workload.
-    files = ((frame, frame.file_name) for frame in frames)
     return next(
-        (_place(frame) for frame, file in files if not is_generated(file) and owner_of(file) not in ("jax", "python")),
+        (_place(frame) for frame in frames if owner_of(frame.file_name) not in ("jax", "python")),
         "",
     )
 
@@ -201,8 +201,7 @@ def call_by_user(equation: Any) -> str:
 def is_users_own(*inwards: Any) -> bool:
     """Returns whether the user's own file asked for an equation, and not a package that it calls. The arguments include
     the equations of the inner jits around it, innermost first."""
-    frames = (frame for each in inwards for frame in frames_of(each) if not is_generated(frame.file_name))
-    owners = (owner_of(frame.file_name) for frame in frames)
+    owners = (owner_of(frame.file_name) for each in inwards for frame in frames_of(each))
     return next((owner for owner in owners if owner not in ("jax", "python", "benchax")), "") == "user"
 
 
@@ -254,7 +253,7 @@ def _place(frame: Any) -> str:
 
 
 def _is_own(file: str) -> bool:
-    return not is_generated(file) and owner_of(file) == "user"
+    return owner_of(file) == "user"
 
 
 def scope_of(equation: Any) -> str:
@@ -313,7 +312,7 @@ def _describe(leaves: list[ArgumentLeaf], avals: Sequence[Any], what: str) -> tu
     return tuple(
         Argument(
             path,
-            spec=arguments.spec(aval.shape, aval.dtype),
+            spec=spec_of(aval),
             size_bytes=arguments.size_bytes(aval.shape, aval.dtype),
             is_weak=bool(getattr(aval, "weak_type", False)),
         )

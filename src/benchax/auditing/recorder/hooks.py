@@ -26,8 +26,8 @@ from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
 from benchax.auditing.recorder.log import CallStack, Event, FunctionFacts, Kind, Log, look
 from benchax.profiling.samplers import PacedSampler
 from benchax.results.watch import ObservedTransfer, Transfers
-from benchax.source_files import is_generated, is_in_package, outward, owner_of
-from benchax.specs import ArraySpec, short_dtype, spec_of
+from benchax.source_files import is_in_package, outward, owner_of
+from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import JaxCall, calling, is_of_jax, user_line
 from benchax.watching.transfers import BatchedCall, clock, watch_transfers
 from benchax.watching.watch import place_of
@@ -163,7 +163,7 @@ class HostHooks:
         if is_asked or not isinstance(args[0], np.ndarray | list | tuple) or str(found.dtype) not in WIDE:
             return
         if found.shape and jax.config.read("jax_enable_x64") and (where := user_line()):
-            self.log.add(Event("wide", str(ArraySpec(str(found.dtype), tuple(found.shape))), where))
+            self.log.add(Event("wide", spec_of(found), where))
 
     def _note_arrays(self, by: str, given: Any, found: Any, begun: float, ended: float) -> None:
         leaves, made = jax.tree.leaves(given), jax.tree.leaves(found)
@@ -287,7 +287,7 @@ def _host_lines(innermost: FrameType) -> tuple[str, ...]:
         owner = owner_of(frame.f_code.co_filename)
         if owner in ("jax", "benchax"):
             return ()
-        if owner == "user" and not is_generated(frame.f_code.co_filename):
+        if owner == "user":
             lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
     return tuple(reversed(lines))
 
