@@ -50,6 +50,29 @@ def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
         write_whole(tmp_path, "text")
 
 
+def test_a_link_stays_a_link_and_the_file_that_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "file")
+
+    write_whole(tmp_path / "link", "text")
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "folder" / "file").read_text() == "text"
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """As root, `--html /dev/null` put a file in the place of the device."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    write_whole(pipe, "text")
+
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert [(each.name, each.is_fifo()) for each in tmp_path.iterdir()] == [("pipe", True)]
+
+
 def test_a_gitignore_that_cannot_be_written_is_not_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")

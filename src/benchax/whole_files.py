@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
-from benchax.errors import StoreError
+from benchax.errors import StoreError, UsageError
 
 
 def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -> None:
@@ -28,12 +28,18 @@ def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -
     """
     if file.is_dir():
         raise IsADirectoryError(None, "it is a folder")
+    # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot.
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    # A file in the place of a link or of a device would be another file than the one that is asked for.
+    file = Path(os.path.realpath(file))
+    if file.exists() and not file.is_file():  # /dev/null, /dev/stdout, a pipe
+        file.write_bytes(data)
+        return
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name[:40]}-", suffix=".part")
     beside = Path(name)
     try:
-        # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot.
         os.close(handle)
-        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        beside.write_bytes(data)
         if is_durable:
             _sync(beside)
         beside.chmod(_mode_of(file))
@@ -44,6 +50,16 @@ def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+@contextmanager
+def refuse_unwritable(file: Path) -> Generator[None, None, None]:
+    """Raises `UsageError` with the reason of the operating system if the file cannot be written inside."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write to {str(file)!r}: {why}", "a file that can be written") from error
 
 
 def _sync(path: Path) -> None:

@@ -27,10 +27,10 @@ from benchax.options import TABLE, check
 from benchax.printable import show_controls
 from benchax.progress import Listener, round_seconds, show_progress
 from benchax.units import read_duration, seconds
+from benchax.whole_files import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from benchax.case import Case
-    from benchax.grids.result import GridResult
     from benchax.hooks.command import EndedCommand
     from benchax.renderers import SavedAsPage
     from benchax.reporting.document import Document
@@ -178,29 +178,25 @@ def _can_be(path: Path) -> bool:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Writes the file, and makes its folder. Raises `UsageError` with the reason of the operating system."""
-    try:
+    """Writes the file whole or not at all, and makes its folder. Raises `UsageError` with the reason of the operating
+    system."""
+    with refuse_unwritable(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Error messages can contain lone surrogates, which UTF-8 cannot encode. Line breaks stay as they are.
-        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-    except OSError as error:
-        raise _refuse(file, error) from error
+        write_whole(file, text)
 
 
 def write_figure(plot: Path | None, what: str, draw: Callable[[], Any]) -> None:
     """Saves the figure of matplotlib that `draw` makes, if there is a file for it. Raises `UsageError` with the reason
     of the operating system.
     """
-    if plot is None:
-        return
-    try:
-        draw().savefig(plot)
-    except OSError as error:
-        raise _refuse(plot, error) from error
-    note(f"{what} drawn to {plot}")
+    if plot is not None:
+        figure = draw()
+        with refuse_unwritable(plot):
+            figure.savefig(plot)
+        note(f"{what} drawn to {plot}")
 
 
-def write_page(file: Path | None, result: SavedAsPage | GridResult) -> None:
+def write_page(file: Path | None, result: SavedAsPage) -> None:
     """Writes the page if there is a file for it. Raises `UsageError` with the reason of the operating system."""
     if file is not None:
         # Registers the renderers of pages, which the import of a public name would do.
@@ -216,10 +212,6 @@ def write_documents(file: Path | None, documents: Sequence[Document]) -> None:
     if file is not None:
         save_page(file, documents)
         note(f"page written to {file}")
-
-
-def _refuse(file: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot write to {str(file)!r}: {error.strerror or error}", "a file that can be written")
 
 
 # ---- the user's program ----------------------------------------------------------------------------------------------

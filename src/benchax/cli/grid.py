@@ -45,6 +45,7 @@ from benchax.model import Absent
 from benchax.progress import show_progress
 from benchax.reporting import terminal
 from benchax.reporting.document import Document, Heading, list_parts
+from benchax.whole_files import refuse_unwritable
 
 if TYPE_CHECKING:
     from benchax.compiled_grids.compiled import CompiledGrid
@@ -106,7 +107,8 @@ def grid(
     settings |= {name: value for name, value in given.items() if value is not None}
     code, result = measure(functions, data, settings, as_json=as_json, on=on, folder=file.resolve().parent)
     if csv is not None:
-        result.to_csv(csv)
+        with refuse_unwritable(csv):
+            result.to_csv(csv)
         note(f"times written to {csv}")
     write_figure(plot, "heat map", result.plot)
     write_page(html, result)

@@ -24,7 +24,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, cast
 
-from benchax.errors import MissingPackage, UsageError
+from benchax.errors import MissingPackage
 from benchax.model import Remark
 from benchax.reporting import figures
 from benchax.reporting.document import (
@@ -54,7 +54,7 @@ from benchax.reporting.document import (
     tabulate_outline,
 )
 from benchax.reporting.tables import one_line
-from benchax.whole_files import write_whole
+from benchax.whole_files import refuse_unwritable, write_whole
 
 _CELL = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0;white-space:pre-line;min-width:3ch;"
 _HEADING = "font-weight:bold;white-space:pre-line;"
@@ -444,8 +444,5 @@ def write_page(file: Path, text: str) -> None:
     Raises:
         UsageError: with the reason of the operating system.
     """
-    try:
+    with refuse_unwritable(file):
         write_whole(file, text)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot write to {str(file)!r}: {why}", "a file that can be written") from error
