@@ -7,8 +7,8 @@ its default is left out. How values are written is in `json_values.py`; answers 
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import marshal
 import types
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar, cast, get_type_hints
 
 from benchax.errors import UPGRADE, FormatError
 from benchax.json_values import converter, decode_value
-from benchax.model import Comparison, Environment, Measurement
+from benchax.model import Comparison, Measurement
 from benchax.printable import quote
 
 T = TypeVar("T")
@@ -108,31 +108,29 @@ def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
     """
     if with_blocks:
         return decode_as(text, Comparison)
-    # Cut out before the text is parsed. Only the arrays of the last block, and an environment, end like this.
-    head, _, rest = text.partition(',"blocks":[')
-    where, date, rest = rest.partition("]}]")[2].partition('},"compared_at":"')
-    is_apart = where.startswith(_ENVIRONMENT)
-    document: dict[str, Any] = load(head + date[1:] + rest if is_apart else head + where + date + rest)
+    # Cut before anything is parsed. No text has these marks inside, because its quotation marks are escaped. Only the
+    # arrays of the last block end like this.
+    head, _, rest = text.partition(',"candidate":')
+    candidate, _, rest = rest.partition(',"verdict":')
+    own, blocks, rest = rest.partition(',"blocks":[')
+    own, _, rest = (own + rest.partition("]}]")[2] if blocks else own).partition(',"environment":{')
+    where, date, rest = rest.partition('},"compared_at":')
+    if not date:  # from another writer, or without an environment
+        return dataclasses.replace(decode_as(text, Comparison), blocks=())
+    document: dict[str, Any] = load(f'{{"verdict":{own},"compared_at":{rest}')
+    for part in (f"{head}}}", f'{{"candidate":{candidate}}}', f'{{"environment":{{{where}}}}}'):
+        document |= _decode_shared(part)
     _check_version(document)
-    if is_apart:
-        document["environment"] = _share_environment(where[len(_ENVIRONMENT) - 1 :] + "}")
-    for name in _SHARED.keys() & document.keys():
-        document[name] = _share(name, marshal.dumps(document[name], 2))
     return _convert(document, Comparison)
 
 
-_ENVIRONMENT = ',"environment":{'
-
-
-@lru_cache(maxsize=4096)
-def _share_environment(text: str) -> Environment:
-    return _convert(load(text), Environment, path=".environment")
-
-
 @lru_cache(maxsize=8192)
-def _share(name: str, marshalled: bytes) -> Any:
-    """Decodes what many comparisons have in common: a site of them takes a sixth longer without it."""
-    return _convert(marshal.loads(marshalled), _SHARED[name], path=f".{name}")
+def _decode_shared(text: str) -> dict[str, Any]:
+    """Decodes fields that many comparisons have in common."""
+    return {
+        name: _convert(value, _HINTS[name], path=f".{name}") if name in _HINTS else value
+        for name, value in load(text).items()
+    }
 
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:
@@ -166,4 +164,4 @@ def _reject_constant(token: str) -> NoReturn:
 
 _PARAMS = converter(tuple[tuple[str, Any], ...])
 _JSON = json.JSONDecoder(parse_constant=_reject_constant)
-_SHARED = {name: get_type_hints(Comparison)[name] for name in ("case", "baseline", "candidate")}
+_HINTS = get_type_hints(Comparison)
