@@ -12,6 +12,7 @@ from measurement_strategies import RICH
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons, Rank
+from benchax.grids.result import Cell, GridResult
 from benchax.model import Absent, CaseId, Estimate, Failure, Measurement, Remark, Version
 from benchax.results.audit import Audit, Checked, Checklist, Finding, Suppressed, Tick
 from benchax.results.experiment import (
@@ -71,7 +72,7 @@ def every_result(name: str) -> dict[str, Any]:
     """By the name of its type."""
     made = (
         _audit(name), _cache(name), _checklist(name), _comparisons(name), _difference(name), _error_rates(name),
-        _experiment(name), _history(name), _inspection(name), _measurement(name), _profile(name),
+        _experiment(name), _grid(name), _history(name), _inspection(name), _measurement(name), _profile(name),
         _profile_change(name), _scaling(name), _transfers(name), _watch(name),
     )  # fmt: skip
     return {type(result).__name__: result for result in made}
@@ -128,6 +129,14 @@ def _difference(name: str) -> Difference:
 
 def _error_rates(name: str) -> ErrorRates:
     return ErrorRates((Trial(name, 0.0, compared(0, 1.0)), Trial(name, 0.05, compared(1, 1.05))), 10.0)
+
+
+def _grid(name: str) -> GridResult:
+    """A cell with a time, and one that failed."""
+    absent, failure = Absent("outputs", name), Failure("timeout", "compile", name)
+    rows = {"f": replace(RICH, failure=None), name: replace(RICH, failure=failure, samples=())}
+    cells = {(function, name): Cell(function, name, row, absent, absent) for function, row in rows.items()}
+    return GridResult(name, name, tuple(rows), (name,), 1, cells, 1.0, 2.0, "run")
 
 
 def _experiment(name: str) -> Experiment:

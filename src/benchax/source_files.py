@@ -83,6 +83,12 @@ def without_folders(source: str | None) -> str:
     return (source or "").replace("\\", "/").rpartition("/")[2]
 
 
+def below_here(path: Path) -> Path:
+    """The path as seen from the working directory, if it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 _INSTALLED = re.compile(r"\S*[/\\](?:site|dist)-packages[/\\]")
 
 

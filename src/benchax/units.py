@@ -37,9 +37,11 @@ def seconds_unit(value: float) -> str:
     return next((unit for unit, scale in SECONDS.items() if size >= _CARRIES * scale), "ns" if size > 0 else "s")
 
 
-def seconds_range(low: float, high: float, digits: int = 3) -> str:
+def seconds_range(low: float | None, high: float | None, digits: int = 3) -> str:
     """57.2 – 59.3 µs: both ends in one unit, the unit of the greater one. 112.1 – 112.4 µs: with up to two more digits
-    if the ends would otherwise look the same."""
+    if the ends would otherwise look the same. Empty if an end is not known."""
+    if low is None or high is None:
+        return ""
     unit = seconds_unit(max(abs(low), abs(high)))
     return f"{' – '.join(_ends(low, high, SECONDS[unit], digits))} {unit}"
 
@@ -90,10 +92,13 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{number(100 * value, digits)} %"
 
 
-def change(ratio: float) -> str:
-    """1.32 as +32 %, 0.5 as -50 %."""
+def change(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """1.32 as +32 %, 0.5 as -50 %; with the ends of its interval, +3.2 % (+2.1 to +4.4 %)."""
     share = 100 * (ratio - 1)
-    return f"{'+' if share >= 0 else '-'}{number(abs(share), 2 if abs(share) < 100 else 3)} %"
+    text = f"{'+' if share >= 0 else '-'}{number(abs(share), 2 if abs(share) < 100 else 3)} %"
+    if low is None or high is None:
+        return text
+    return f"{text} ({change(low).removesuffix(' %')} to {change(high)})"
 
 
 def number(value: float, digits: int = 3) -> str:

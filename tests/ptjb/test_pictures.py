@@ -83,8 +83,8 @@ def test_times_are_medians_with_their_intervals_in_seconds() -> None:
     jitted = points(panel(history(measured(2, jit_ms=[1.0, 2.0]), TEST), "run time"))[0]
 
     assert jitted.values == pytest.approx((1e-3, 2e-3))
-    assert jitted.intervals[0] == pytest.approx((0.98e-3, 1.02e-3))
-    assert jitted.intervals[1] == pytest.approx((1.96e-3, 2.04e-3))
+    assert jitted.lows == pytest.approx((0.98e-3, 1.96e-3))
+    assert jitted.highs == pytest.approx((1.02e-3, 2.04e-3))
 
 
 def test_what_was_not_measured_is_a_gap() -> None:

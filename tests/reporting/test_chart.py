@@ -17,23 +17,31 @@ from benchax.reporting import history as history_document
 from benchax.reporting.document import (
     Axis,
     AxisTick,
+    Cells,
     Chart,
     Line,
     Points,
     Quantity,
     ReferenceLine,
-    Square,
-    chart_heat_map,
     describe_value,
+    name_places,
 )
-from benchax.reporting.document import chart_heat_map as chart
 from benchax.reporting.figures import MOST_NUMBERS
+
+
+def heat_map(rows: list[str], columns: list[str], squares: list[list[float | str]]) -> Chart:
+    """A time in each square, or a word for its absence."""
+    values = tuple(tuple(None if isinstance(one, str) else one for one in line) for line in squares)
+    words = tuple(tuple(one if isinstance(one, str) else "" for one in line) for line in squares)
+    styles = tuple(tuple("warning" if word else "" for word in line) for line in words)
+    return Chart(name_places(columns), name_places(rows), (Cells(values, words, styles),))
+
 
 HISTORY = history([*series([1.0, 1.1]), compared(2, None)])
 CHARTS = {
     "history": history_document.chart(HISTORY),
     "comparisons": comparisons.chart(Comparisons((compared(0, 1.0), compared(1, None)))),
-    "heat map": chart_heat_map(["f"], ["8"], [[Square(None, "timeout")]], x_title="n", title="f"),
+    "heat map": heat_map(["f"], ["8"], [["timeout"]]),
 }
 
 
@@ -49,8 +57,8 @@ def test_what_was_not_measured_is_no_number_anywhere() -> None:
 
 
 def test_an_interval_that_goes_on_beyond_the_axis_ends_in_an_arrow() -> None:
-    inside = Chart(Axis(), Axis(ends=(0.0, 2.0)), (Points((0,), (1.0,), ((0.5, 1.5),)),))
-    beyond = replace(inside, marks=(Points((0,), (1.0,), ((0.5, 9.0),)),))
+    inside = Chart(Axis(), Axis(ends=(0.0, 2.0)), (Points((0,), (1.0,), (0.5,), (1.5,)),))
+    beyond = replace(inside, marks=(Points((0,), (1.0,), (0.5,), (9.0,)),))
 
     arrows = [[x.get_marker() for x in figures.draw(c).axes[0].lines if "rrow" in x.get_marker() or "$" in
                x.get_marker()] for c in (inside, beyond)]  # fmt: skip
@@ -90,10 +98,6 @@ def test_a_number_of_an_axis_reads_as_what_it_is(value: float, quantity: Quantit
     assert describe_value(value, quantity) == text
 
 
-def figure(rows: list[str], columns: list[str], squares: list[list[Square]]) -> Any:
-    return figures.draw(chart(rows, columns, squares))
-
-
 def words(drawn: Any) -> list[str]:
     return [text.get_text() for text in drawn.axes[0].texts]
 
@@ -106,7 +110,7 @@ def png(drawn: Any) -> bytes:
 
 def test_each_square_shows_its_number_with_its_unit_or_its_status_without_a_colour_of_the_scale() -> None:
     """Dollars in a name are no formula, and long names are cut."""
-    drawn = figure([r"a$\frac$", "f" * 500], [r"b$\x$", "8"], [[Square(2.5e-6), Square(None, "wrong_shape")]] * 2)
+    drawn = figures.draw(heat_map([r"a$\frac$", "f" * 500], [r"b$\x$", "8"], [[2.5e-6, "wrong shape"]] * 2))
 
     assert words(drawn) == ["2.50\nµs", "wrong\nshape"] * 2
     assert drawn.axes[0].images[0].get_array().mask.tolist() == [[False, True]] * 2
@@ -117,19 +121,19 @@ def test_each_square_shows_its_number_with_its_unit_or_its_status_without_a_colo
 
 @pytest.mark.parametrize("values", [[None, None], [1e-6, 1e-6], [0.0, 1e-6], [1e-9, 1e4]])
 def test_any_times_can_be_drawn(values: list[float | None]) -> None:
-    assert png(figure(["f"], ["a", "b"], [[Square(v, "ok" if v is not None else "not_run") for v in values]]))
+    assert png(figures.draw(heat_map(["f"], ["a", "b"], [["not run" if v is None else v for v in values]])))
 
 
 def test_times_that_are_nearly_equal_do_not_look_like_day_and_night() -> None:
-    norm = figure(["f"], ["a", "b"], [[Square(1.00e-6), Square(1.01e-6)]]).axes[0].images[0].norm
+    norm = figures.draw(heat_map(["f"], ["a", "b"], [[1.00e-6, 1.01e-6]])).axes[0].images[0].norm
 
     assert norm(1.01e-6) - norm(1.00e-6) < 0.05
 
 
 def test_forty_by_twenty_still_shows_every_number() -> None:
-    squares = [[Square(1e-6 * (i + j + 1)) for j in range(40)] for i in range(20)]
+    squares: list[list[float | str]] = [[1e-6 * (i + j + 1) for j in range(40)] for i in range(20)]
 
-    drawn = figure([f"function_{i}" for i in range(20)], [str(j) for j in range(40)], squares)
+    drawn = figures.draw(heat_map([f"function_{i}" for i in range(20)], [str(j) for j in range(40)], squares))
 
     assert len(words(drawn)) == 800
     assert drawn.get_size_inches()[0] <= 40
@@ -137,9 +141,9 @@ def test_forty_by_twenty_still_shows_every_number() -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
-    squares = [[Square(None, "timeout") if i % 2 else Square(1e-6) for _ in range(100)] for i in range(100)]
+    squares: list[list[float | str]] = [["timeout" if i % 2 else 1e-6 for _ in range(100)] for i in range(100)]
 
-    drawn = figure([f"f{i}" for i in range(100)], [str(j) for j in range(100)], squares)
+    drawn = figures.draw(heat_map([f"f{i}" for i in range(100)], [str(j) for j in range(100)], squares))
 
     assert MOST_NUMBERS < 100 * 100
     assert words(drawn) == []

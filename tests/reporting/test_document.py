@@ -244,7 +244,7 @@ def test_a_result_at_a_prompt_is_one_line_without_readings() -> None:
     assert repr(failed) == "<Measurement sort f32[1000]: wrong output in verify: off by 0.1>"
     assert repr(bare) == "<Measurement sort f32[1000]: not timed>"
     assert repr(compared(0, 1.1)) == (
-        "<Comparison matmul[n=256], run, now against v1.2: slower, ratio 1.10 (1.09–1.11)>"
+        "<Comparison matmul[n=256], run, now against v1.2: slower, ratio 1.10 (1.09 – 1.11)>"
     )
     assert "elapsed_s" not in repr(RICH.samples)
 

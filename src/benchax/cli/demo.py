@@ -17,11 +17,12 @@ from benchax import demo as examples
 from benchax.cli import grid, run
 from benchax.cli.compare import compare_functions
 from benchax.cli.console import Given, line, note, show, takes_options
-from benchax.cli.profile import Wanted, folder_for, near, profile_cases
+from benchax.cli.profile import Wanted, folder_for, profile_cases
 from benchax.errors import UsageError, one_of
 from benchax.reporting.comparisons import function_grid, summary
 from benchax.reporting.document import Document, Paragraph, tabulate
 from benchax.reporting.tables import CASE
+from benchax.source_files import below_here
 from benchax.units import percent, seconds
 
 ITERATIONS = 20
@@ -74,7 +75,7 @@ def _profile(store: str | None) -> int:
     code = profile_cases([examples.mlp_case()], ProgramRequest(""), Wanted(folder), runs=500)
     note(
         "\nPerfetto: open https://ui.perfetto.dev and drop the file perfetto_trace.json.gz there\n"
-        f"TensorBoard: pip install xprof tensorboard, then: tensorboard --logdir {near(folder)}"
+        f"TensorBoard: pip install xprof tensorboard, then: tensorboard --logdir {below_here(folder)}"
     )
     return code
 

@@ -55,6 +55,7 @@ from benchax.reporting.display import documents_of
 from benchax.reporting.document import Document, list_parts
 from benchax.reporting.profile import document, document_of_change
 from benchax.results.profile import Profile
+from benchax.source_files import below_here
 from benchax.units import parse_seconds, plural, read_duration, seconds
 
 if TYPE_CHECKING:
@@ -473,12 +474,6 @@ def folder_for(name: str, output: Path | None) -> Path:
     return (output or FOLDER / f"{plain}-{datetime.now().astimezone():%Y%m%d-%H%M%S}").absolute()
 
 
-def near(path: Path) -> str:
-    """Returns the path relative to the working directory, if it is below that."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
 class RecordingFolder:
     """The folder of a recording. Another process makes the recording, and can end at any time."""
 
@@ -542,7 +537,7 @@ def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Prof
     except (FormatError, OSError) as error:  # another program might own that file
         failed = [str(error)]
     ours = tuple(Remark("recording", "warning", text) for text in (*remarks, *failed))
-    kept = {kind: near(path) for kind, path in listed.items()} | {"xplane": near(file)}
+    kept = {kind: str(below_here(path)) for kind, path in (listed | {"xplane": file}).items()}
     return replace(found, timeline=timeline, files=kept, remarks=(*ours, *found.remarks))
 
 

@@ -17,7 +17,7 @@ from benchax.errors import StoreError, UsageError
 from benchax.options import resolve
 from benchax.reporting.document import Document
 from benchax.reporting.measurement import document, document_of_statistics
-from benchax.reporting.tables import run_grid, stored_grid
+from benchax.reporting.tables import describe_date, run_grid, stored_grid
 from benchax.store import baselines
 from benchax.store.baselines import list_baselines, remove, rows_of, set_baseline
 from benchax.store.database import DatabaseStore, open_store
@@ -191,8 +191,7 @@ def list_names(store: Store = None) -> None:
 
     found = list_baselines(open_listed_store(store))
     if found:
-        dates = [each.set_at[:16].replace("T", " ") for each in found]
-        show_list([(b.name, f"run {b.run_id[:12]}", f"set {at} UTC") for b, at in zip(found, dates, strict=True)])
+        show_list([(b.name, f"run {b.run_id[:12]}", f"set {describe_date(b.set_at)} UTC") for b in found])
     else:
         note("no baselines; benchax baseline set NAME gives the last run a name")
 

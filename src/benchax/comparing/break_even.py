@@ -16,9 +16,9 @@ from statistics import median
 
 from benchax.errors import UsageError
 from benchax.grouping import group_by
-from benchax.model import Comparison, Measurement
+from benchax.model import Comparison, Estimate, Measurement
 from benchax.stats.summary import LEVEL, Summary
-from benchax.units import number, percent, seconds
+from benchax.units import percent, seconds
 
 APART = 2.0
 """Rows that were measured one after the other differ where even the near ends of their intervals are this far apart."""
@@ -74,8 +74,7 @@ class BreakEven:
     @property
     def speedup_text(self) -> str:
         """3.48× (3.42 – 3.55)"""
-        around = (number(end) for end in (self.speedup_low, self.speedup_high) if end is not None)
-        return f"{number(self.speedup)}×" + (f" ({between})" if (between := " – ".join(around)) else "")
+        return Estimate(self.speedup, self.speedup_low, self.speedup_high).text(unit="×")
 
     @property
     def pays_soon(self) -> bool:
@@ -166,11 +165,11 @@ def of_comparison(build_s: float, c: Comparison, *, is_eager_baseline: bool = Tr
         build_s: of the jitted function.
         is_eager_baseline: is the eager call the baseline, and the jitted one the candidate? Else the reverse.
     """
-    if c.baseline_value is None or not c.ratio or not c.low or not c.high:
+    if c.baseline_value is None or c.estimate is None or not c.low or not c.high:
         return None
-    times = (c.baseline_value, c.baseline_value * c.ratio)
+    times = (c.baseline_value, c.baseline_value * c.estimate.value)
     eager, jitted = times if is_eager_baseline else times[::-1]
-    ratios = (c.ratio, c.low, c.high) if is_eager_baseline else (1 / c.ratio, 1 / c.high, 1 / c.low)
+    speedup = c.estimate.map(lambda ratio: 1 / ratio) if is_eager_baseline else c.estimate
     sign = 1 if is_eager_baseline else -1
     saved_s = [sign * c.baseline_value * (1 - ratio) for ratio in (c.low, c.high)]
     saved_s += [sign * each for each in _saved_by_process(c)]
@@ -186,8 +185,8 @@ def of_comparison(build_s: float, c: Comparison, *, is_eager_baseline: bool = Tr
         is_same=c.verdict == "same",
         within=c.resolution,
         is_same_program=any(remark.code == SAME_PROGRAM for remark in c.remarks),
-        speedup_low=1 / ratios[2],
-        speedup_high=1 / ratios[1],
+        speedup_low=speedup.low,
+        speedup_high=speedup.high,
     )
 
 

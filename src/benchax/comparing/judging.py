@@ -72,8 +72,7 @@ def judge_times(context: Comparison, metric: Metric, blocks: Sequence[Block], al
 def _by_witness(unclear: Comparison, cpu: Ratio, word: Verdict) -> Comparison:
     """`unclear` with what the processor time says; decided by it where it may decide."""
     found = replace(unclear, cpu_ratio=cpu.ratio, cpu_low=cpu.low, cpu_high=cpu.high)
-    around = f" ({units.change(cpu.low)} to {units.change(cpu.high)})" if cpu.low and cpu.high else ""
-    seen = f"CPU time, {units.change(cpu.ratio)}{around}"
+    seen = f"CPU time, {units.change(cpu.ratio, cpu.low, cpu.high)}"
     if word == "unclear":
         return replace(found, why=f"{found.why}; the {seen}, does not decide")
     within = f"within {percent(found.resolution)} " if word == "same" else ""
@@ -105,8 +104,7 @@ def judge_counts(context: Comparison, metric: Metric, before: float | None, afte
 def judge(context: Comparison, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
     """Returns one comparison for each metric that has data; after a failure, just one."""
     if evidence.failure is not None:
-        why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
-        return [replace(context, why=why, failure=evidence.failure)]
+        return [replace(context, why=evidence.failure.sentence, failure=evidence.failure)]
     if evidence.is_same_program:
         return [replace(context, method="same program", verdict="same", why=SAME_PROGRAM)]
     found = [judge_times(context, "run", evidence.run, alpha)]

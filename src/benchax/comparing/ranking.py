@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cmp_to_key
 from typing import Any, TypeVar, overload
 
-from benchax.codec import encode
+from benchax.codec import to_document
 from benchax.model import CaseId, Comparison, Estimate, Failure, Metric
 from benchax.renderers import RENDERERS, SelfRendering
 from benchax.stats.verdicts import Verdict
@@ -134,7 +133,7 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
             "labels": list(self.labels),
             "ranking": [asdict(rank) for rank in self.ranking],
             "unranked": self.unranked,
-            "comparisons": [json.loads(encode(c)) for c in self.comparisons],
+            "comparisons": list(map(to_document, self.comparisons)),
         }
         if self.labels:  # functions are called by one call: none of them is new, or in a file of its own
             return found

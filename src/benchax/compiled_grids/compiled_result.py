@@ -268,13 +268,12 @@ class CompiledGridResult:
 
     def _line(self, k: int) -> tuple[str, ...]:
         summary, why = self.summary(k), self.why_not_measured(k)
-        low, high = (summary.low_s, summary.high_s) if summary else (None, None)
         notes = [f"not measured, because {why}" if why else self.notes[k], self._late(k)]
         return (
             self.names[k],
             self.status_names[k],
             seconds(summary.median_s) if summary else "",
-            "" if low is None or high is None else seconds_range(low, high),
+            seconds_range(summary.low_s, summary.high_s) if summary else "",
             f"{int(self.count[k])}/{self.stamps.shape[1]}",
             seconds(float(self.elapsed_s[k])),
             "; ".join(filter(None, notes)),

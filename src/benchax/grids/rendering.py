@@ -17,23 +17,24 @@ from benchax.clusters.agents import Dispatcher, Node
 from benchax.comparing.ranking import Rank, share_places
 from benchax.grouping import group_by
 from benchax.model import Absent, Estimate
+from benchax.printable import list_some
 from benchax.reporting.document import (
     Axis,
     AxisTick,
+    Cells,
     Chart,
     Document,
     Heading,
     Line,
     Mark,
     Paragraph,
-    Points,
     ReferenceLine,
-    Square,
     Style,
     Table,
     TableCell,
     TableColumn,
-    chart_heat_map,
+    name_places,
+    place_points,
     tabulate,
 )
 from benchax.reporting.tables import ESTIMATE, describe_machine, estimate, one_line, truncate
@@ -71,10 +72,9 @@ def _line(g: GridResult, function: str, points: Sequence[tuple[float, Label]]) -
     known = [(place, s) for place, _, s in found if s is not None]
     if known:
         yield Line(tuple(p for p, _ in known), tuple(s.median_s for _, s in known), function)
-    ends = tuple(None if s is None or s.low_s is None or s.high_s is None else (s.low_s, s.high_s) for _, _, s in found)
-    values = tuple(None if s is None else s.median_s for _, _, s in found)
-    texts = tuple(cell.status.replace("_", " ") if s is None else function for _, cell, s in found)
-    yield Points(tuple(p for p, _, _ in found), values, ends, label=function, texts=texts)
+    placed = [(place, s and s.median_s, s and s.low_s, s and s.high_s) for place, _, s in found]
+    texts = tuple(function if s else cell_text(cell, g.timer) for _, cell, s in found)
+    yield place_points(placed, label=function, texts=texts)
 
 
 MOST_POINTS, MOST_FUNCTIONS, MOST_WORDS = 60, 12, 20
@@ -152,9 +152,7 @@ def _by_message(g: GridResult, found: Iterable[tuple[Cell, str]]) -> list[str]:
 
 
 def _limit(lines: list[str]) -> list[str]:
-    if len(lines) <= MOST_WORDS:
-        return lines
-    return [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
+    return list_some(lines, MOST_WORDS, "lines; .cells has their messages")
 
 
 def _words(g: GridResult) -> str:
@@ -280,6 +278,11 @@ def total(g: GridResult) -> str:
     return f"{len(g.cells)} cells took {g.elapsed_s:.2f} seconds: {became}"
 
 
+def document_with_chart(g: GridResult) -> Document:
+    """For a notebook."""
+    return Document((*document(g).blocks, chart(g)))
+
+
 def document_for_page(g: GridResult) -> Document:
     """The contents of `print`, with the grid as lines over its data and as a heat map."""
     title = Heading(g.name, 1, (_about(g),))
@@ -289,13 +292,15 @@ def document_for_page(g: GridResult) -> Document:
 
 def chart(g: GridResult) -> Chart:
     """A line per function, a column per data point."""
-    cells = [
-        [Square(s.median_s if (s := cell.summary_by(g.timer)) else None, cell.status) for cell in line]
-        for line in ([g.by_key[f, d] for d in g.data] for f in g.functions)
-    ]
+    lines = [[(cell := g.by_key[f, d], cell.summary_by(g.timer)) for d in g.data] for f in g.functions]
+    cells = Cells(
+        tuple(tuple(s and s.median_s for _, s in line) for line in lines),
+        tuple(tuple("" if s else cell_text(cell, g.timer) for cell, s in line) for line in lines),
+        tuple(tuple(_STYLES.get(cell.status, "bad") for cell, _ in line) for line in lines),
+    )
     by = f" by the {g.timer} timer" if g.timer else ""
     title = f"{g.name}: median time of a call{by}, {plural(g.trials, 'trial')}\n{_machine(g)}"
-    return chart_heat_map(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=title)
+    return Chart(name_places(list(map(str, g.data)), g.axis), name_places(g.functions), (cells,), title)
 
 
 def _about(g: GridResult) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,8 @@ from benchax.grids.outputs import clean_arrays, stack_columns
 from benchax.grids.plan import Label
 from benchax.grids.rendering import GridRanking, NodeShare, rank
 from benchax.model import Absent, Measurement, Numerics, Samples, Stages
-from benchax.reporting import figures, html, terminal
-from benchax.reporting.document import Document
-from benchax.reporting.html import save_page
+from benchax.renderers import SelfRendering
+from benchax.reporting import figures, terminal
 from benchax.stats.summary import Summary
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _split_trials(samples: Samples | None) -> tuple[tuple[float, ...], ...]:
 
 
 @dataclass(frozen=True)
-class GridResult:
+class GridResult(SelfRendering):
     """The grid: `functions` × `data` × `trials`. `print(g)` and, in a notebook, `g` show it.
 
     Each cell is a row of the store, too, with stages, the compiler's plan and the remarks that apply; without outputs.
@@ -128,7 +127,7 @@ class GridResult:
     functions: tuple[str, ...]
     data: tuple[Label, ...]
     trials: int
-    by_key: Mapping[tuple[str, Label], Cell] = field(repr=False)
+    by_key: Mapping[tuple[str, Label], Cell]
     timeout_s: float | None
     elapsed_s: float
     """The whole grid, everything included."""
@@ -138,7 +137,7 @@ class GridResult:
     nan_to_num: bool = False
     reference: str | None = None
     """The function that outputs were compared with."""
-    unstored: tuple[Any, ...] = field(default=(), repr=False)
+    unstored: tuple[Any, ...] = ()
     """(row, error) of the rows that the store would not take."""
     nodes: tuple[NodeShare, ...] = ()
     """Who measured what, where cells were spread over nodes; empty otherwise."""
@@ -355,20 +354,6 @@ class GridResult:
             MissingPackage: matplotlib is not installed.
         """
         return figures.draw(rendering.chart(self))
-
-    def to_html(self, file: str | os.PathLike[str]) -> None:
-        """Writes a page: as `Measurement.to_html`, with the grid as lines over its data and as a heat map.
-
-        Raises:
-            UsageError: there can be no such file; what was there before is unchanged.
-        """
-        save_page(file, [rendering.document_for_page(self)])
-
-    def __str__(self) -> str:
-        return terminal.to_printed(rendering.document(self))
-
-    def _repr_html_(self) -> str:
-        return html.fragment(Document((*rendering.document(self).blocks, rendering.chart(self))))
 
 
 # ---- arrays and tables of other libraries: only here NaN means *not measured*, next to the status ----------------

@@ -388,6 +388,16 @@ class Failure:
     advice: str = ""
     traceback: str = ""
 
+    @property
+    def words(self) -> str:
+        """out of memory"""
+        return self.kind.replace("_", " ")
+
+    @property
+    def sentence(self) -> str:
+        """out of memory in compile: RESOURCE_EXHAUSTED"""
+        return f"{self.words} in {self.stage}: {self.message}"
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -502,7 +512,7 @@ class Measurement(SelfRendering):
         if timer is not None and timer not in {*TIMERS, *refused}:
             raise UsageError(f"unknown timer {timer!r}", one_of({*TIMERS, *measured}, timer))
         if self.failure:
-            raise NotMeasured(f"{self.failure.kind.replace('_', ' ')} in {self.failure.stage}: {self.failure.message}")
+            raise NotMeasured(self.failure.sentence)
         why = self.why_absent(f"samples.{timer}" if timer else "samples")
         has = f"a timer that this row has: {', '.join(measured)}" if measured else ""
         raise NotMeasured(why or f"nothing requested the timer {timer or 'of a headline'}", has)
@@ -684,8 +694,7 @@ class Comparison:
     """The work of one call of the candidate, as its author states it (`WorkPerCall.amounts`)."""
 
     def __repr__(self) -> str:
-        around = "" if self.low is None or self.high is None else f" ({number(self.low)}–{number(self.high)})"
-        ratio = "" if self.ratio is None else f", ratio {number(self.ratio)}{around}"
+        ratio = f", ratio {self.estimate.text()}" if self.estimate else ""
         sides = f"{self.candidate.label} against {self.baseline.label}"
         return f"<Comparison {self.case.label}, {self.metric}, {sides}: {self.verdict}{ratio}>"
 

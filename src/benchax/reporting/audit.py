@@ -46,7 +46,7 @@ from benchax.results.audit import (
     Tick,
     Where,
 )
-from benchax.source_files import is_typed
+from benchax.source_files import below_here, is_typed
 from benchax.units import plural, seconds
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
@@ -151,8 +151,7 @@ def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
 
 def describe_place(where: Where) -> str:
     """train.py:12, from the working directory where it lies below that."""
-    path, here = Path(where[0]), Path.cwd()
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{where[1]}"
+    return f"{below_here(Path(where[0]))}:{where[1]}"
 
 
 def _list_facts(title: str, rows: Sequence[tuple[str, str]]) -> Facts:

@@ -26,7 +26,6 @@ from benchax.reporting.document import (
     Mark,
     Note,
     Paragraph,
-    Points,
     ReferenceLine,
     Shade,
     Style,
@@ -36,6 +35,7 @@ from benchax.reporting.document import (
     list_lines,
     list_remarks,
     name_places,
+    place_points,
     tabulate,
 )
 from benchax.reporting.tables import (
@@ -68,9 +68,9 @@ MOST_NAMED = 2
 COLUMNS: tuple[Metric, ...] = ("run", "compile", "peak")
 """Metrics that have columns, where functions are compared; the others have sentences."""
 NAMES: dict[Metric, str] = {
-    "run": "run",
-    "compile": "compiling",
-    "peak": "peak memory",
+    "run": "run time",
+    "compile": "time to compile",
+    "peak": "planned peak",
     "constants": "constants",
     "flops": "operations",
 }
@@ -208,17 +208,13 @@ def case_grid(found: Comparisons) -> Table:
 
 def interval(c: Comparison) -> str:
     """+3.2 % (+2.1 to +4.4 %)"""
-    if c.ratio is None:
-        return ""
-    if c.low is None or c.high is None:
-        return change(c.ratio)
-    return f"{change(c.ratio)} ({change(c.low).removesuffix(' %')} to {change(c.high)})"
+    return "" if c.ratio is None else change(c.ratio, c.low, c.high)
 
 
 def verdict(c: Comparison) -> str:
     """In a word or two. The result comes first, if it differs: what a time is worth depends on it."""
     if c.failure is not None:
-        return c.failure.kind.replace("_", " ")
+        return c.failure.words
     if c.ratio is None and c.verdict == "unclear":
         return "no verdict"
     said = COUNTED[c.verdict] if is_counted(c.metric) else c.verdict
@@ -283,7 +279,7 @@ def _of_functions(found: Comparisons, metric: Metric) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """peak memory of fused: 2.00 MiB where naive has 1.00 MiB"""
+    """planned peak of f: 2.00 MiB in fused, 1.00 MiB in naive"""
     what, known = f"{NAMES[c.metric]} of {c.case.label}", _amounts(c)
     if c.method == "counted" and len(known) == 2:
         return f"{what}: {known[1]} in {c.candidate.label}, {known[0]} in {c.baseline.label}"
@@ -418,11 +414,12 @@ def chart(found: Comparisons) -> Chart:
 def _marks(runs: Sequence[Comparison]) -> Iterator[Mark]:
     """The comparisons of each verdict together, and a word for those without a ratio."""
     for verdict, (style, symbol) in LOOKS.items():
-        known = [(i, c) for i, c in enumerate(runs) if c.verdict == verdict and c.ratio is not None]
+        known = [
+            (i, c.ratio, c.low, c.high) for i, c in enumerate(runs) if c.verdict == verdict and c.ratio is not None
+        ]
+        look = {"along": "x", "label": verdict, "style": style, "symbol": symbol, "is_hollow": verdict == "unclear"}
         if known:
-            places, values = tuple(i for i, _ in known), tuple(c.ratio for _, c in known)
-            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c in known)
-            yield Points(places, values, ends, "x", verdict, style, symbol, is_hollow=verdict == "unclear")
+            yield place_points(known, **look)
     yield from (Note(1, i, "not measured", "faint") for i, c in enumerate(runs) if c.ratio is None)
 
 

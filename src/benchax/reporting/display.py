@@ -25,6 +25,7 @@ DOCUMENTS: dict[str, str] = {
     "Comparisons": "comparisons.document",
     "Difference": "inspection.document_of_difference",
     "Experiment": "experiment.document",
+    "GridResult": ".grids.rendering.document",
     "History": "history.document",
     "Inspection": "inspection.document",
     "Measurement": "measurement.document",
@@ -34,7 +35,7 @@ DOCUMENTS: dict[str, str] = {
     "Transfers": "watch.document_of_transfers",
     "Watch": "watch.document",
 }
-"""Type of a result → the function of `benchax.reporting` that turns it into a document."""
+"""Type of a result → the function that turns it into a document, as seen from `benchax.reporting`."""
 PARTS: dict[str, str] = {
     "Stages": "measurement.document_of_stages",
     "Summary": "measurement.document_of_summary",
@@ -42,6 +43,7 @@ PARTS: dict[str, str] = {
 """The parts of a row."""
 ON_PAGES = DOCUMENTS | {
     "Comparisons": "comparisons.document_with_chart",
+    "GridResult": ".grids.rendering.document_with_chart",
     "Inspection": "inspection.document_with_texts",
 }
 """A notebook has charts, and folds long texts."""
@@ -51,6 +53,7 @@ PAGES = (
     | {
         "Audit": "audit.document_in_full",
         "Comparisons": "comparisons.document_for_page",
+        "GridResult": ".grids.rendering.document_for_page",
         "History": "history.document_with_chart",
         "Measurement": "measurement.document_with_charts",
         "Inspection": "inspection.document_with_charts",
@@ -80,7 +83,7 @@ def _make(result: Any, functions: dict[str, str]) -> Any:
 
 def _call(name: str, *arguments: Any) -> Any:
     module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(*arguments)
+    return getattr(importlib.import_module(f".{module}", "benchax.reporting"), function)(*arguments)
 
 
 def _in_python(result: Any, is_for_page: bool = False) -> Document:

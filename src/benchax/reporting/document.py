@@ -275,7 +275,9 @@ class Points:
     places: tuple[float, ...]
     values: tuple[float | None, ...]
     """None: not measured. It is marked at the edge of the axis, never at a number."""
-    intervals: tuple[tuple[float, float] | None, ...] = ()
+    lows: tuple[float | None, ...] = ()
+    """The ends of the values' intervals. None: there is no interval."""
+    highs: tuple[float | None, ...] = ()
     along: Literal["x", "y"] = "y"
     label: str = ""
     style: Style = ""
@@ -425,36 +427,10 @@ def grow(leaves: Iterable[tuple[Sequence[str], float, str]]) -> tuple[Branch, ..
     )
 
 
-# A heat map does not depend on grids: squares have a time in seconds or a status.
-
-STATUS_STYLES: dict[str, Style] = {
-    "timeout": "warning", "crashed": "bad", "error": "bad", "out_of_memory": "bad", "wrong_shape": "info",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Square:
-    value_s: float | None
-    """None: see `status`."""
-    status: str = "ok"
-
-
-def chart_heat_map(
-    rows: Sequence[str],
-    columns: Sequence[str],
-    squares: Sequence[Sequence[Square]],
-    *,
-    x_title: str = "",
-    title: str = "",
-) -> Chart:
-    """One line of squares per row."""
-    named = [[("" if s.value_s is not None else s.status.replace("_", " ")) for s in line] for line in squares]
-    cells = Cells(
-        tuple(tuple(square.value_s for square in line) for line in squares),
-        tuple(map(tuple, named)),
-        tuple(tuple(STATUS_STYLES.get(square.status, "faint") for square in line) for line in squares),
-    )
-    return Chart(name_places(columns, x_title), name_places(rows), (cells,), title)
+def place_points(placed: Iterable[tuple[float, float | None, float | None, float | None]], **look: Any) -> Points:
+    """Points of (place, value, ends of its interval), at least one."""
+    places, values, lows, highs = zip(*placed, strict=True)
+    return Points(places, values, lows, highs, **look)
 
 
 def name_places(names: Sequence[str], title: str = "") -> Axis:

@@ -157,7 +157,7 @@ def curve_table(curve: Curve) -> Table:
         (
             point.label,
             "" if point.seconds is None else seconds(point.seconds),
-            "" if point.low is None or point.high is None else seconds_range(point.low, point.high),
+            seconds_range(point.low, point.high),
             "; ".join(f"{label} {what}" for label, what in point.facts),
         )
         for point in curve.points

@@ -35,7 +35,7 @@ from typing import Any, cast
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from benchax.codec import encode, to_document
+from benchax.codec import to_document
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Comparison, Measurement, Opaque, Samples
 from benchax.printable import spell_for_xml
@@ -169,7 +169,7 @@ def unique(cases: Sequence[CaseId]) -> list[str]:
 
 def _choose_times(m: Measurement, timer: str | None) -> tuple[Samples | None, str]:
     if m.failure is not None:
-        return None, f"it ended with {m.failure.kind.replace('_', ' ')} in {m.failure.stage}: {m.failure.message}"
+        return None, f"it ended with {m.failure.sentence}"
     samples = m.samples_of(timer) if timer else m.headline
     if samples is None or not samples.elapsed_s:
         what = f"samples.{timer}" if timer else "samples"
@@ -375,7 +375,8 @@ def to_github_action(found: Sequence[ExportedCase]) -> str:
 def _metrics(entry: ExportedCase) -> Iterator[dict[str, Any]]:
     if s := entry.summary:
         # Not "± x": the interval is not symmetric, and the action would scale x alone when units change.
-        interval = {"range": f"95 %: {_interval(entry)}"} if _interval(entry) else {}
+        ends = seconds_range(s.low_s, s.high_s)
+        interval = {"range": f"95 %: {ends}"} if ends else {}
         env = entry.m.environment
         extra = "\n".join(filter(None, (entry.detail, name_device(env), env.jax and f"jax {env.jax}")))
         yield {"name": entry.label, "value": nanoseconds(s.median_s), "unit": "ns", **interval, "extra": extra}
@@ -441,7 +442,7 @@ def to_json(found: Sequence[ExportedCase]) -> str:
     Each is a document as `codec.py` writes it, with every reading; a measurement also has a `summary` of the requested
     times. If there are no such times, the summary is null and `why` gives the reason.
     """
-    comparisons = [json.loads(encode(c)) for entry in found for c in entry.comparisons]
+    comparisons = [to_document(c) for entry in found for c in entry.comparisons]
     measurements: list[dict[str, Any]] = []
     for entry in found:
         summary = dataclasses.asdict(entry.summary) if entry.summary else None
@@ -509,22 +510,18 @@ def to_markdown(found: Sequence[ExportedCase]) -> str:
 
 
 def _line(entry: ExportedCase) -> tuple[str, ...]:
-    missing = entry.m.failure.kind.replace("_", " ") if entry.m.failure else "not measured"
+    missing = entry.m.failure.words if entry.m.failure else "not measured"
     counted = (entry.counted.get(what) for what in ("observed_peak_bytes", "predicted_peak_bytes"))
+    s = entry.summary
     return (
         entry.label,
-        seconds(entry.summary.median_s) if entry.summary else missing,
-        _interval(entry),
+        seconds(s.median_s) if s else missing,
+        seconds_range(s.low_s, s.high_s) if s else "",
         seconds(entry.compile_s) if entry.compile_s is not None else "",
         *("" if value is None else size(value) for value in counted),
         interval(entry.run) if entry.run else "",
         verdict_with_reason(entry.run) if entry.run else "",
     )
-
-
-def _interval(entry: ExportedCase) -> str:
-    s = entry.summary
-    return seconds_range(s.low_s, s.high_s) if s and s.low_s is not None and s.high_s is not None else ""
 
 
 def _about(found: Sequence[ExportedCase]) -> str:

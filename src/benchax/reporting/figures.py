@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from benchax.errors import require
 from benchax.reporting.document import (
@@ -145,9 +145,9 @@ def _size(chart: Chart) -> tuple[float, float]:
 def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
     color, swap = _color(points, chart), points.along == "x"
     known = [i for i, value in enumerate(points.values) if value is not None]
-    for i, interval in enumerate(points.intervals):
-        if interval is not None and points.values[i] is not None:
-            _draw_interval(axes, points, i, interval, color, chart.x.ends if swap else chart.y.ends)
+    for place, low, high in zip(points.places, points.lows, points.highs, strict=False):
+        if low is not None and high is not None:
+            _draw_interval(axes, points.along, place, (low, high), color, chart.x.ends if swap else chart.y.ends)
     if known:
         pairs = [points.places[i] for i in known], [points.values[i] for i in known]
         axes.plot(
@@ -178,16 +178,21 @@ def _color(mark: Points | Line | Bars, chart: Chart) -> str:
 
 
 def _draw_interval(
-    axes: Any, points: Points, i: int, interval: tuple[float, float], color: str, ends: tuple[float, float] | None
+    axes: Any,
+    along: Literal["x", "y"],
+    place: float,
+    interval: tuple[float, float],
+    color: str,
+    ends: tuple[float, float] | None,
 ) -> None:
     """As much as the axis holds, with an arrow where it goes on: one wild interval must not squeeze all others."""
-    place, swap = points.places[i], points.along == "x"
+    swap = along == "x"
     low, high = ends or (-math.inf, math.inf)
     shown = [max(interval[0], low), min(interval[1], high)]
     where = (shown, [place, place]) if swap else ([place, place], shown)
     width, alpha = (2.2, 0.55) if swap else (1.6, 0.35)
     axes.plot(*where, color=color, linewidth=width, alpha=alpha, zorder=2, solid_capstyle="butt")
-    for end, edge, arrow in zip(interval, (low, high), ARROWS[points.along], strict=True):
+    for end, edge, arrow in zip(interval, (low, high), ARROWS[along], strict=True):
         if not low <= end <= high:
             at = (edge, place) if swap else (place, edge)
             axes.plot(*([v] for v in at), marker=arrow, color=color, markersize=8, clip_on=False, linestyle="none")
@@ -279,7 +284,7 @@ def _format_ticks(quantity: Quantity, digits: int = 3) -> Any:
 
 # The `Cells` of a chart: a heat map, with a number or a word in each square.
 
-CELL_FILLS: dict[Style, str] = {"warning": "#f6c667", "bad": "#e57373", "info": "#c9a0dc"}
+CELL_FILLS: dict[Style, str] = {"warning": "#f6c667", "bad": "#e57373"}
 """The colours of squares without a value, on which words are written; all others are pale grey."""
 PALE = "#eeeeee"
 MOST_NUMBERS = 1600

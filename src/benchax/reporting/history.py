@@ -12,9 +12,9 @@ from typing import Any
 
 from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History, Stretch
-from benchax.model import METRICS, Comparison, Metric
+from benchax.model import METRICS, Comparison
 from benchax.reporting import figures
-from benchax.reporting.comparisons import interval, style, verdict
+from benchax.reporting.comparisons import NAMES, interval, style, verdict
 from benchax.reporting.document import (
     Axis,
     AxisTick,
@@ -33,19 +33,13 @@ from benchax.reporting.document import (
     Table,
     TableColumn,
     list_parts,
+    place_points,
     tabulate,
 )
 from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, date_column, one_line, truncate
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
 
-NAMES: dict[Metric, str] = {
-    "run": "run time",
-    "compile": "time to compile",
-    "peak": "planned peak of memory",
-    "constants": "bytes of constants",
-    "flops": "operations",
-}
 LONGEST_LINE = 60
 """Bars, the newest ones."""
 BARS, BARS_BESIDE_BASELINES = 20, 12
@@ -255,15 +249,13 @@ def _points(h: History) -> Iterator[Points]:
     """Those that are clear, those that are not, and those without a value."""
     for label, is_unclear in (("clear", False), ("unclear by itself", True), ("not measured", None)):
         chosen = [
-            (i, c, v)
+            (i, v, c.low, c.high)
             for i, (c, v) in enumerate(zip(h.points, h.values, strict=True))
             if (None if v is None else c.verdict == "unclear") is is_unclear
         ]
         if chosen:
-            places, values = tuple(i for i, _, _ in chosen), tuple(v for _, _, v in chosen)
-            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c, _ in chosen)
             style = "faint" if is_unclear is None else ""
-            yield Points(places, values, ends, label=label, style=style, is_hollow=bool(is_unclear))
+            yield place_points(chosen, label=label, style=style, is_hollow=bool(is_unclear))
 
 
 def _levels(stretch: Stretch) -> Iterator[Line]:

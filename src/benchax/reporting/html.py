@@ -279,10 +279,8 @@ def encode(part: Any) -> dict[str, Any]:
     digits = DIGITS if isinstance(part, Points | Line | Cells | OutlineEntry) else FINE_DIGITS
     for f in fields(part):
         value = getattr(part, f.name)
-        if f.name == "intervals":  # two lists are shorter than many pairs
-            for end, name in enumerate(("lows", "highs") if any(value) else ()):
-                found[name] = encode_numbers([ends and ends[end] for ends in value])
-        elif value != f.default:
+        # Without any interval, there are no ends.
+        if value != f.default and not (f.name in ("lows", "highs") and {*value} == {None}):
             found[f.name] = _encode_field(value, digits)
     return found
 

@@ -375,9 +375,9 @@ def _time_rows(roof: Roofline) -> Iterable[TextRow]:
     if (timing := roof.timing) is None:
         yield TextRow("one call takes", "not measured", "because nothing was run; --time runs it", "faint")
         return
-    low_s, high_s = timing.low_s, timing.high_s
-    interval = "no interval, " if low_s is None or high_s is None else f"95 % {seconds_range(low_s, high_s)}, "
-    yield TextRow("one call takes", seconds(timing.median_s), f"{interval}by the {timing.timer} timer")
+    ends = seconds_range(timing.low_s, timing.high_s)
+    interval = f"95 % {ends}" if ends else "no interval"
+    yield TextRow("one call takes", seconds(timing.median_s), f"{interval}, by the {timing.timer} timer")
     if roof.share is None:
         why = "some of the work is not counted" if roof.is_at_least else "bytes or operations have no time"
         yield TextRow("share of roofline", "not known", f"because {why}", "faint")

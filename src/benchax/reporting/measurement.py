@@ -17,7 +17,6 @@ from benchax.model import (
     OTHER_PROCESSES,
     Devices,
     DeviceShare,
-    Failure,
     Measurement,
     Memory,
     Ranks,
@@ -109,7 +108,7 @@ def answer(m: Measurement) -> Heading:
 def describe(m: Measurement) -> str:
     """sort f32[1000]: in_graph 14.2 µs (14.0–14.5), wall 20.3 µs (19.8–21.1); or the failure."""
     said = ", ".join(f"{timer} {estimate(m.summary(timer))}" for timer in _headline_timers(m)) or "not timed"
-    said = one_line(_describe_failure(m.failure)) if m.failure else said
+    said = one_line(m.failure.sentence) if m.failure else said
     return f"{truncate(f'{m.case.label} {m.signature}', LONGEST_NAME)}: {said}"
 
 
@@ -124,7 +123,7 @@ def list_measurements(listed: Sequence[Measurement], is_full: bool = False) -> D
     blocks: list[Block] = [overview(listed)]
     for m in listed:
         if m.failure:
-            said = "\n".join(filter(None, (_describe_failure(m.failure), m.failure.advice)))
+            said = "\n".join(filter(None, (m.failure.sentence, m.failure.advice)))
             blocks += [Heading(m.case.label), Paragraph(said, "bad")]
         elif own := shared.own[m.case.label]:
             blocks += [Heading(m.case.label), Remarks(own)]
@@ -140,14 +139,6 @@ def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
     return share_remarks(
         {label: [r for m in same for r in m.remarks if r.severity != "info"] for label, same in by_case.items()}
     )
-
-
-def _describe_failure(failure: Failure) -> str:
-    return f"{_kind(failure)} in {failure.stage}: {failure.message}"
-
-
-def _kind(failure: Failure) -> str:
-    return failure.kind.replace("_", " ")
 
 
 # ---- many, a line for each --------------------------------------------------------------------------------------
@@ -182,7 +173,7 @@ def _overview_line(
 ) -> tuple[str, ...]:
     if m.failure:
         blank = [""] * (len(timers) + len(names) + 1)
-        return (one_line(m.case.label), _kind(m.failure), *blank, f"in {m.failure.stage}")
+        return (one_line(m.case.label), m.failure.words, *blank, f"in {m.failure.stage}")
     rates = {rate.what: count(rate.per_s) for rate in m.rates()}
     rise = _find_rise(m)
     codes = [remark.code for remark in m.remarks if remark.severity != "info" and remark.code not in universal]
@@ -207,7 +198,7 @@ def answers(m: Measurement) -> Iterator[TextRow]:
     """Yields the answers that most readers want, in a few rows: the time, the first result, memory, and whether the
     result is right."""
     if m.failure:
-        yield TextRow("", _kind(m.failure), f"in {m.failure.stage}: {m.failure.message}", "bad")
+        yield TextRow("", m.failure.words, f"in {m.failure.stage}: {m.failure.message}", "bad")
         if m.failure.advice:
             yield TextRow("", "", m.failure.advice)
     else:
@@ -231,7 +222,7 @@ def _once(m: Measurement) -> Iterator[TextRow]:
 
 def _times(m: Measurement) -> Iterator[TextRow]:
     summaries = {timer: m.summary(timer) for timer in _headline_timers(m)}
-    intervals = [spread(s.median_s, s.low_s, s.high_s) for s in summaries.values()]
+    intervals = list(map(spread, summaries.values()))
     width = max(map(len, intervals), default=0)
     for (timer, s), interval in zip(summaries.items(), intervals, strict=True):
         question = m.series_of(timer)[0].answers

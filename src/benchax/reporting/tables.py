@@ -164,13 +164,12 @@ MOST_NAMES = 3
 def _stored_line(row: StoredRow, date: str, has_timer: bool) -> tuple[str, ...]:
     """`has_timer`: the head of the table has the timer."""
     failed = row.failure_kind.replace("_", " ") if row.failure_kind else ""
-    time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
     return (
         str(row.id),
         date,
         one_line(row.case.label),
         "" if has_timer or failed else row.timer or "",
-        failed or time,
+        failed or estimate(row),
         seconds(row.compile_s) if row.compile_s is not None and not failed else "",
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
     )
@@ -206,14 +205,9 @@ FEW = 20
 """Fewer readings than this explain a wide interval."""
 
 
-def estimate(s: Summary | None) -> str:
-    """5.16 ms (5.08–5.31); 1.30 ms (0.900–6.34, unstable). The median alone without an interval; empty for None."""
-    return "" if s is None else join_time(s.median_s, s.low_s, s.high_s)
-
-
-def join_time(median_s: float, low_s: float | None, high_s: float | None) -> str:
-    """As `estimate`, for a stored row."""
-    return f"{seconds(median_s)} {spread(median_s, low_s, high_s)}".rstrip()
+def estimate(s: Summary | StoredRow | None) -> str:
+    """5.16 ms (5.08–5.31); 1.30 ms (0.900–6.34, unstable). The median alone without an interval; empty without one."""
+    return "" if s is None or s.median_s is None else f"{seconds(s.median_s)} {spread(s)}".rstrip()
 
 
 def mean_and_deviation(s: Summary) -> str:
@@ -223,16 +217,16 @@ def mean_and_deviation(s: Summary) -> str:
     return seconds(s.mean_s) + ("" if s.std_s is None else f" ± {seconds(s.std_s)}")
 
 
-def spread(median_s: float, low_s: float | None, high_s: float | None) -> str:
+def spread(s: Summary | StoredRow) -> str:
     """(5.08–5.31) in the unit of the median; (0.900–6.34, unstable); empty without an interval."""
-    if low_s is None or high_s is None or median_s <= 0:
+    if s.median_s is None or s.low_s is None or s.high_s is None or s.median_s <= 0:
         return ""
-    mark = ", unstable" if is_unstable(low_s, high_s) else ""
-    return f"({seconds_around(median_s, low_s, high_s)}{mark})"
+    mark = ", unstable" if is_unstable(s) else ""
+    return f"({seconds_around(s.median_s, s.low_s, s.high_s)}{mark})"
 
 
-def is_unstable(low_s: float | None, high_s: float | None) -> bool:
-    return low_s is not None and high_s is not None and high_s > UNSTABLE * max(low_s, 0.0)
+def is_unstable(s: Summary | StoredRow) -> bool:
+    return s.low_s is not None and s.high_s is not None and s.high_s > UNSTABLE * max(s.low_s, 0.0)
 
 
 def agreement(s: Summary) -> str:
@@ -246,7 +240,7 @@ def agreement(s: Summary) -> str:
         how = "slower" if s.median_s > slowest_s else "faster"
         return f"{how} than all of {runs} ({seconds_range(fastest_s, slowest_s)})"
     if s.processes == 1:
-        why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
+        why = _why_unstable(s) if is_unstable(s) else ""
         return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "one process only", why)))
     agreeing = s.processes - len(s.outlying_s)
     if 2 * agreeing <= s.processes:
@@ -272,7 +266,7 @@ def _why_unstable(s: Summary) -> str:
 
 def describe_interval(s: Summary) -> str:
     """(5.08–5.31) 95 % interval for a later run"""
-    interval = spread(s.median_s, s.low_s, s.high_s)
+    interval = spread(s)
     return f"{interval} 95 % interval for {scope(s)}" if interval else "no interval: too few readings"
 
 

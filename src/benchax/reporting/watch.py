@@ -7,6 +7,7 @@ from itertools import groupby
 
 from benchax.grouping import group_by
 from benchax.model import Remark
+from benchax.printable import list_some
 from benchax.reporting.document import (
     Block,
     Document,
@@ -120,9 +121,9 @@ def _reasons(again: list[Compile]) -> list[str]:
     ranked = sorted(alike.items(), key=lambda item: -sum(c.total_s for c in item[1]))
     lines = [
         f"{where or 'at an unknown line'}  {one_line(why)}" + (f" ({len(cs)} times)" if len(cs) > 1 else "")
-        for (where, why), cs in ranked[:MOST_REASONS]
+        for (where, why), cs in ranked
     ]
-    return lines + ([f"and {len(ranked) - MOST_REASONS} more reasons"] if len(ranked) > MOST_REASONS else [])
+    return list_some(lines, MOST_REASONS, "reasons")
 
 
 def list_steps(found: WatchedSteps) -> list[Block]:

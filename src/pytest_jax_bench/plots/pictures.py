@@ -239,9 +239,9 @@ def _mark(series: Series, here: Any, places: Places, symbol: Symbol) -> Iterator
         yield Line(tuple(at), tuple(value), series.label)
     if known.size:
         at, value, *ends = known.tolist()
-        intervals = tuple(pair if all(map(math.isfinite, pair)) else None for pair in zip(*ends, strict=True))
-        along = "x" if places.is_below else "y"
-        yield Points(tuple(at), tuple(value), intervals, along, series.label, symbol=symbol, is_hollow=series.is_hollow)
+        lows, highs = (tuple(end if math.isfinite(end) else None for end in each) for each in ends)
+        look = {"along": "x" if places.is_below else "y", "label": series.label, "is_hollow": series.is_hollow}
+        yield Points(tuple(at), tuple(value), lows, highs, symbol=symbol, **look)
 
 
 def _mark_failures(failed: Sequence[str], places: Places) -> list[Mark]:

@@ -152,7 +152,7 @@ def test_very_many_cases_are_all_named_and_some_detailed(monkeypatch: pytest.Mon
 
 def test_charts_are_data_with_null_for_what_is_no_number_and_words_for_what_is_missing() -> None:
     cells = Cells(((1e-6, None),), (("", "timeout"),), (("", "warning"),))
-    points = Points((0, 1, 2), (None, float("inf"), float("nan")), ((0.0, float("inf")), None, None))
+    points = Points((0, 1, 2), (None, float("inf"), float("nan")), (0.0, None, None), (float("inf"), None, None))
     (chart,) = data_of(render_page("t", [Document((Chart(Axis(), Axis(), (cells, points)),))]))
 
     assert chart["marks"] == [

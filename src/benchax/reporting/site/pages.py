@@ -16,8 +16,8 @@ from benchax.comparing.ranking import Comparisons
 from benchax.grouping import group_by
 from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
 from benchax.printable import cap, show_line
+from benchax.reporting.comparisons import NAMES, interval, style, verdict
 from benchax.reporting.comparisons import chart as chart_comparisons
-from benchax.reporting.comparisons import interval, style, verdict
 from benchax.reporting.document import (
     Axis,
     AxisTick,
@@ -27,16 +27,16 @@ from benchax.reporting.document import (
     Facts,
     Heading,
     Paragraph,
-    Points,
     Section,
     Style,
     Table,
     TableCell,
     TableColumn,
     TextRow,
+    place_points,
     tabulate,
 )
-from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
+from benchax.reporting.history import NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
 from benchax.reporting.html import EMPTY, Markup, Shared, element
 from benchax.reporting.tables import (
     CASE,
@@ -46,7 +46,7 @@ from benchax.reporting.tables import (
     WHERE,
     describe_date,
     describe_fact,
-    join_time,
+    estimate,
     one_line,
 )
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST, P
@@ -123,18 +123,20 @@ def _chart(rows: Sequence[Row], names: Mapping[str, str]) -> Chart:
     by_name = group_by(
         enumerate(shown), lambda one: "not measured" if one[1].median_s is None else names[one[1].fingerprint]
     )
-    marks = tuple(_points(name, placed) for name, placed in by_name.items())
+    marks = tuple(
+        place_points(
+            [(place, row.median_s, row.low_s, row.high_s) for place, row in placed],
+            label=name,
+            style="faint" if name == "not measured" else "",
+        )
+        for name, placed in by_name.items()
+    )
     older = f"the newest {MOST_POINTS} of {len(rows)} rows" if len(shown) < len(rows) else ""
-    ticks = [AxisTick(i, shorten_version(version_of_row(row))) for i, row in enumerate(shown)]
-    x = Axis(ends=(-1, len(shown)), ticks=tuple(ticks[:: -(-len(shown) // MOST_TICKS)]), are_names=True)
+    named = range(0, len(shown), -(-len(shown) // MOST_TICKS))
+    ticks = tuple(AxisTick(i, shorten_version(version_of_row(shown[i]))) for i in named)
+    x = Axis(ends=(-1, len(shown)), ticks=ticks, are_names=True)
     y = Axis("time per call", "seconds")
     return Chart(x, y, marks, "time per call, session by session", has_series=len(marks) > 1, note=older, is_broad=True)
-
-
-def _points(name: str, placed: Sequence[tuple[int, Row]]) -> Points:
-    ends = tuple(None if row.low_s is None or row.high_s is None else (row.low_s, row.high_s) for _, row in placed)
-    places, values = tuple(place for place, _ in placed), tuple(row.median_s for _, row in placed)
-    return Points(places, values, ends, label=name, style="faint" if name == "not measured" else "")
 
 
 def _table(rows: Sequence[Row], names: Mapping[str, str]) -> Table:
@@ -154,8 +156,8 @@ def _words(row: Row) -> tuple[str, ...]:
     if row.median_s is None:
         why = "no samples" if row.status == "ok" else (row.failure_kind or row.status).replace("_", " ")
         return row.timer or "", "", "", "", f"not measured: {why}"
-    between = "" if row.low_s is None or row.high_s is None else seconds_range(row.low_s, row.high_s)
-    return row.timer or "", seconds(row.median_s), between, str(row.n or ""), "" if row.status == "ok" else row.status
+    between, status = seconds_range(row.low_s, row.high_s), "" if row.status == "ok" else row.status
+    return row.timer or "", seconds(row.median_s), between, str(row.n or ""), status
 
 
 def _describe_environments(by_name: Mapping[str, Mapping[str, str]]) -> tuple[Block, ...]:
@@ -292,11 +294,10 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str) -> CaseSum
     if not found.rows:
         return summary
     row = found.rows[-1]
-    time = "not measured" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
     return replace(
         summary,
         version=shorten_version(version_of_row(row)),
-        time=time,
+        time=estimate(row) or "not measured",
         where=name_environment(found.environments[row.fingerprint]),
         status=row.status,
     )
