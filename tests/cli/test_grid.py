@@ -82,6 +82,13 @@ def test_flags_win_over_the_file_and_files_are_written(benchax: Benchax, project
     assert not (project / ".benchmarks").exists()
 
 
+def test_times_that_cannot_be_written_are_named_with_the_reason(benchax: Benchax) -> None:
+    done = benchax("grid", "grid.py", "--trials", "1", "--csv", "/proc/g.csv", "--store", "off")
+
+    assert done.code == 2
+    assert "error: cannot write to '/proc/g.csv': " in done.err
+
+
 def test_json_is_one_row_per_cell(benchax: Benchax) -> None:
     rows = benchax("grid", "grid.py", "--json", "--seed", "3").rows
 
