@@ -168,6 +168,20 @@ def test_a_function_of_jax_itself_is_not_said_to_come_from_our_own_files() -> No
     assert [b.source for b in found.buffers.buffers if ours in b.source] == []
 
 
+@pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="this JAX has no references")
+def test_a_function_that_changes_a_reference_is_inspected() -> None:
+    """JAX can't say how its outputs are laid out."""
+
+    def add(total: Any, x: Any) -> Any:
+        total[...] += x
+        return x.sum()
+
+    found = benchax.inspect(add, jax.new_ref(jnp.zeros(4)), "f32[4]")
+
+    assert found.counts is not None
+    assert found.collectives is not None
+
+
 def test_a_value_that_leaked_from_another_trace_is_refused_in_words() -> None:
     held: list[Any] = []
     jax.jit(lambda x: held.append(x * 2) or x)(jnp.ones(3))
