@@ -198,7 +198,7 @@ def test_a_program_that_is_killed_says_that_nothing_could_be_saved(benchax: Benc
     done = benchax("profile", "--", sys.executable, "train.py")
 
     assert done.code == 137
-    assert "before which nothing can be saved" in done.err
+    assert "there was no room to save one" in done.err
     assert "error: there is no profile" in done.err
     assert "self time" not in done.err
     assert [p for p in project.rglob("*") if "recording" in p.name] == []

@@ -272,6 +272,4 @@ def _without_report(found: Mapping[str, Any]) -> str:
         return f"{name} left no report: benchax's hook in it failed with {error}"
     if psutil.pid_exists(found["pid"]):
         return f"{name} left no report: it is still running"
-    return (
-        f"{name} left no report: it ended by SIGKILL, a crash, os._exit or os.exec, before which nothing can be saved"
-    )
+    return f"{name} left no report: it ended by SIGKILL, a crash, os._exit or os.exec, or there was no room to save one"
