@@ -37,21 +37,22 @@ def seconds_unit(value: float) -> str:
     return next((unit for unit, scale in SECONDS.items() if size >= _CARRIES * scale), "ns" if size > 0 else "s")
 
 
-def seconds_range(low: float | None, high: float | None, digits: int = 3) -> str:
+def seconds_range(low: float | None, high: float | None) -> str:
     """57.2 – 59.3 µs: both ends in one unit, the unit of the greater one. 112.1 – 112.4 µs: with up to two more digits
     if the ends would otherwise look the same. Empty if an end is not known."""
     if low is None or high is None:
         return ""
     unit = seconds_unit(max(abs(low), abs(high)))
-    return f"{' – '.join(_ends(low, high, SECONDS[unit], digits))} {unit}"
+    return f"{' – '.join(_ends(low, high, SECONDS[unit]))} {unit}"
 
 
-def seconds_around(value: float, low: float, high: float, digits: int = 3) -> str:
+def seconds_around(value: float, low: float, high: float) -> str:
     """5.08–5.31: the ends of an interval in the unit that `seconds(value)` has, to follow it in brackets."""
-    return "–".join(_ends(low, high, SECONDS[seconds_unit(value)], digits))
+    return "–".join(_ends(low, high, SECONDS[seconds_unit(value)]))
 
 
-def _ends(low: float, high: float, scale: float, digits: int) -> tuple[str, str]:
+def _ends(low: float, high: float, scale: float) -> tuple[str, str]:
+    digits = 3
     while low != high and number(low / scale, digits) == number(high / scale, digits) and digits < 5:
         digits += 1
     return number(low / scale, digits), number(high / scale, digits)
@@ -81,10 +82,10 @@ def rate(value: float, what: str, digits: int = 3) -> str:
     return f"{count(value, what, digits)}/s"
 
 
-def amount_per_s(value: float, what: str, digits: int = 3) -> str:
+def amount_per_s(value: float, what: str) -> str:
     """1.31 M tokens/s; 2.51 GB/s of "bytes"; 41.0 GFLOP/s of "flops"."""
     unit = {"bytes": "B", "flops": "FLOP"}.get(what)
-    return rate(value, unit, digits) if unit else f"{count(value, '', digits)} {what}/s"
+    return rate(value, unit) if unit else f"{count(value)} {what}/s"
 
 
 def percent(value: float, digits: int = 2) -> str:

@@ -52,6 +52,14 @@ def write_whole(file: Path, content: str | bytes, *, is_durable: bool = False) -
         raise
 
 
+def write_text(file: Path, text: str) -> None:
+    """Writes a file that the user asked for, whole or not at all, and makes its folder. Raises `UsageError` with the
+    reason of the operating system."""
+    with refuse_unwritable(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text)
+
+
 @contextmanager
 def refuse_unwritable(file: Path) -> Generator[None, None, None]:
     """Raises `UsageError` with the reason of the operating system if the file cannot be written inside."""

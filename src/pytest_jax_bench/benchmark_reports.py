@@ -17,6 +17,7 @@ from benchax import codec, units
 from benchax.errors import FormatError, UsageError
 from benchax.grouping import group_by
 from benchax.reporting.exports import entries, pytest_benchmark_document, stats
+from benchax.whole_files import refuse_unwritable
 from pytest_jax_bench import table
 from pytest_jax_bench.benchmark_plugin import COLUMNS, TIMES
 from pytest_jax_bench.options import BenchmarkSettings
@@ -67,20 +68,22 @@ def machine_folder(output_dir: Path) -> Path:
 
 
 def save(output_dir: Path, wanted: BenchmarkSettings, document: Mapping[str, Any]) -> Path:
-    """Writes the next file, 0001_NAME.json; another session's is never overwritten."""
+    """Writes the next file, 0001_NAME.json; another session's is never overwritten. Raises `UsageError` if the system
+    does not permit it."""
     folder = machine_folder(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     name = wanted.save or "_".join(str(document["commit_info"].get("id") or "unversioned").split())
     number = max((int(f.name[:4]) for f in folder.glob("[0-9][0-9][0-9][0-9]_*.json")), default=0)
-    while True:
-        number += 1
-        path = folder / f"{number:04}_{name}.json"
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(to_text(document))
-        except FileExistsError:  # another session was quicker
-            continue
-        return path
+    with refuse_unwritable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            number += 1
+            path = folder / f"{number:04}_{name}.json"
+            try:
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(to_text(document))
+            except FileExistsError:  # another session was quicker
+                continue
+            return path
 
 
 def find(output_dir: Path, number: str) -> Path:

@@ -172,6 +172,7 @@ class SessionReporter:
         self.config = config
         self.records: list[dict[str, Any]] = []
         self.left_out: list[str] = []
+        self.session: pytest.Session | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
@@ -220,6 +221,7 @@ class SessionReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        self.session = session
         if exitstatus or not self.records:
             return
         from pytest_jax_bench import session_summary
@@ -235,4 +237,6 @@ class SessionReporter:
             terminalreporter.write_line(line, yellow=True)
         settings = self.config.stash[SETTINGS]
         if self.records or settings.json or settings.disable or "benchmark" in vars(settings):
-            load("session_summary").report(self.config, terminalreporter, self.records)
+            is_written = load("session_summary").report(self.config, terminalreporter, self.records)
+            if self.session and not is_written:
+                self.session.exitstatus = self.session.exitstatus or pytest.ExitCode.USAGE_ERROR

@@ -18,8 +18,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import pytest
 
 from benchax.errors import BenchaxError
 from benchax.units import plural
+from benchax.whole_files import write_text
 from pytest_jax_bench import stash
 from pytest_jax_bench.options import PluginSettings
 from pytest_jax_bench.table import (
@@ -67,7 +69,8 @@ VERSION = 1
 FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements")
 
 
-def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
+def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> bool:
+    """Returns whether all files could be written."""
     settings, verbosity = config.stash[stash.SETTINGS], config.get_verbosity()
     if verbosity >= -1 and records:
         reporter.write_sep("=", TITLE)
@@ -89,11 +92,18 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         )
     for line in lines:
         reporter.write_line(line)
-    for path in _write_files(config, records, settings):
-        if verbosity >= 0:
-            reporter.write_line(f"ptjb: wrote {path}")
+    problems: list[str] = []
+    for write in _list_files(config, records, settings):
+        try:
+            path = write()
+            if verbosity >= 0:
+                reporter.write_line(f"ptjb: wrote {path}")
+        except BenchaxError as error:
+            problems.append(error.problem)
+            reporter.write_line(f"ptjb: {error.problem}", red=True)
     if settings.plot and records:
         _plots(config, reporter, records)
+    return not problems
 
 
 def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
@@ -130,26 +140,26 @@ def _table(reporter: pytest.TerminalReporter, found: SummaryTable) -> None:
         reporter.write_line(line)
 
 
-def _write_files(config: pytest.Config, records: Sequence[Record], settings: PluginSettings) -> Iterator[Path]:
+def _list_files(
+    config: pytest.Config, records: Sequence[Record], settings: PluginSettings
+) -> Iterator[Callable[[], Path]]:
+    """Yields a function for each file, which writes it and returns its path, or raises `UsageError`."""
     wanted = settings.benchmark
     if settings.json is not None:
-        write_json(settings.json, records, session=config.stash[stash.SESSION])
-        yield settings.json
+        yield partial(_write, settings.json, make_json(records, session=config.stash[stash.SESSION]))
     if wanted.keeps_documents:
         from pytest_jax_bench import benchmark_hooks, benchmark_reports
 
         document = benchmark_hooks.complete_document(config, benchmark_reports.make_document(records))
         if wanted.json is not None:
-            path = config.invocation_params.dir / wanted.json
-            _write(path, benchmark_reports.to_text(document))
-            yield path
+            yield partial(_write, config.invocation_params.dir / wanted.json, benchmark_reports.to_text(document))
         if wanted.save is not None or wanted.autosave:
-            yield benchmark_reports.save(settings.output_dir, wanted, document)
+            yield partial(benchmark_reports.save, settings.output_dir, wanted, document)
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+def _write(path: Path, text: str) -> Path:
+    write_text(path, text)
+    return path
 
 
 def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -> list[str]:
@@ -259,7 +269,7 @@ def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[st
     return chosen
 
 
-def write_json(path: Path, records: Sequence[Record], *, session: str) -> None:
+def make_json(records: Sequence[Record], *, session: str) -> str:
     rows = ("row", "reference")
     document = {
         "format": "ptjb-json",
@@ -268,7 +278,7 @@ def write_json(path: Path, records: Sequence[Record], *, session: str) -> None:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "results": [{name: _without_nan(r[name]) if name in rows else r[name] for name in FIELDS} for r in records],
     }
-    _write(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def _without_nan(row: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -245,6 +245,18 @@ def test_rows_are_in_the_database_too_and_can_be_written_as_json(ptjb) -> None:
     assert len(result["measurements"][0]["samples"][0]["elapsed_s"]) == 20
 
 
+def test_a_file_that_cannot_be_written_fails_the_session_in_a_line_and_costs_no_other_file(ptjb) -> None:
+    """It ended in a traceback of ours, without the failures of the session."""
+    ptjb.write(test_a=ONE)
+
+    options = ("--ptjb-fixture", "--ptjb-json=/proc/results.json", "--benchmark-json=found.json")
+    text = ptjb.run(*options, "-q", code=pytest.ExitCode.USAGE_ERROR).text
+
+    assert "ptjb: cannot write to '/proc/results.json': " in text
+    assert "Traceback" not in text
+    assert (ptjb.path / "found.json").exists()
+
+
 def test_the_table_is_alone_with_q_left_out_with_qq_explained_with_v_and_coloured_where_colours_show(ptjb) -> None:
     ptjb.write(test_a=ONE)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,12 +123,10 @@ def test_what_holds_for_many_measurements_is_said_once(records, settings, lines)
     assert [line[: len(start)] for line, start in zip(found, lines, strict=True)] == lines
 
 
-def test_a_file_of_results_has_null_for_what_was_not_measured(tmp_path: Path) -> None:
-    file = tmp_path / "results.json"
+def test_a_file_of_results_has_null_for_what_was_not_measured() -> None:
     record = a_record(a_row(jit=1.3, jit_low_ms=math.nan)) | {"csv": "main.csv", "measurements": []}
-    session_summary.write_json(file, [record], session="s")
 
-    (found,) = json.loads(file.read_text())["results"]
+    (found,) = json.loads(session_summary.make_json([record], session="s"))["results"]
     assert (found["row"]["jit_median_ms"], found["row"]["jit_low_ms"]) == (1.3, None)
 
 

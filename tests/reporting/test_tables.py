@@ -217,7 +217,7 @@ def test_stored_rows_show_what_was_measured_where_and_failures_their_kind(snapsh
     # Its numbers are not those of a whole measurement.
     failed = replace(measured("two\nlines", commit=None), failure=Failure("out_of_memory", "memory", "…"))
 
-    grid = stored_grid([row_of(whole, 7), row_of(failed, 8)])
+    grid = stored_grid([row_of(whole)._replace(id=7), row_of(failed)._replace(id=8)])
 
     assert terminal.to_text(Document((grid,))) == snapshot
     assert [row[0].style for row in grid.rows] == ["", "bad"]
@@ -229,7 +229,7 @@ def test_a_stored_row_is_one_line_at_80_columns_and_a_name_that_is_cut_keeps_its
     cut = replace(row, case=CaseId(f"{name}_matrices", (("n", 512), ("dtype", "bf16"))))
 
     whole, cut_lines = (
-        terminal.to_text(Document((stored_grid([row_of(m, 123456)]),)), 80).splitlines() for m in (row, cut)
+        terminal.to_text(Document((stored_grid([row_of(m)._replace(id=123456)]),)), 80).splitlines() for m in (row, cut)
     )
 
     assert whole[1:] == [f"123456  11-21 01:35  {name}  2.00 s", "Hidden at this width: commit."]

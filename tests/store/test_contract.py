@@ -135,7 +135,9 @@ def test_rows_say_what_the_measurements_say(store: DatabaseStore) -> None:
 
     *rows, beyond = store.rows()
 
-    assert [exact(r) for r in rows] == [exact(row_of(m, id)) for m, id in zip((RICH, failed), ids, strict=False)]
+    assert [exact(r) for r in rows] == [
+        exact(row_of(m)._replace(id=id)) for m, id in zip((RICH, failed), ids, strict=False)
+    ]
     assert (rows[0].timer, rows[0].n, rows[0].median_s, rows[0].is_dirty) == ("wall", 6, 1.2e-4, True)
     assert (rows[1].status, rows[1].failure_kind, rows[1].n, rows[1].median_s) == ("failed", "timeout", None, None)
     # A number beyond 64 bits does not cost the row.

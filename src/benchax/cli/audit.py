@@ -39,7 +39,6 @@ from benchax.cli.console import (
     while_read,
     with_progress,
     write_documents,
-    write_text,
 )
 from benchax.errors import one_of
 from benchax.options import split_names
@@ -47,6 +46,7 @@ from benchax.reporting.audit import document, document_of_checklist, documents_o
 from benchax.reporting.document import list_parts
 from benchax.results.audit import SEVERITIES, Audit
 from benchax.units import plural
+from benchax.whole_files import write_text
 
 
 @takes_options(

@@ -27,7 +27,7 @@ from benchax.options import TABLE, check
 from benchax.printable import show_controls
 from benchax.progress import Listener, round_seconds, show_progress
 from benchax.units import read_duration, seconds
-from benchax.whole_files import refuse_unwritable, write_whole
+from benchax.whole_files import refuse_unwritable
 
 if TYPE_CHECKING:
     from benchax.case import Case
@@ -175,14 +175,6 @@ def check_drawable(plot: Path | None) -> Path | None:
 
 def _can_be(path: Path) -> bool:
     return path.absolute().parent.is_dir() and not path.is_dir()
-
-
-def write_text(file: Path, text: str) -> None:
-    """Writes the file whole or not at all, and makes its folder. Raises `UsageError` with the reason of the operating
-    system."""
-    with refuse_unwritable(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text)
 
 
 def write_figure(plot: Path | None, what: str, draw: Callable[[], Any]) -> None:

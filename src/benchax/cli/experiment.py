@@ -22,13 +22,13 @@ from benchax.cli.console import (
     takes_options,
     with_progress,
     write_page,
-    write_text,
 )
 from benchax.comparing.sequential import Effort
 from benchax.discovery import collect, split_setting
 from benchax.errors import UsageError
 from benchax.options import resolve, split_names
 from benchax.reporting.experiment import document
+from benchax.whole_files import write_text
 
 EXAMPLE = "benchax experiment jax.numpy:sort f32[1000000]"
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from benchax.cli.console import Pattern, Store, check_writable, note, print_content, write_text
+from benchax.cli.console import Pattern, Store, check_writable, note, print_content
 from benchax.cli.profile import read_trace
 from benchax.cli.store import open_listed_store
 from benchax.codec import VERSION_KEY
@@ -24,7 +25,7 @@ from benchax.discovery import matches
 from benchax.environment import ask_git
 from benchax.errors import FormatError, StoreError, UsageError
 from benchax.json_values import decode_value
-from benchax.model import METRICS, Comparison, Measurement
+from benchax.model import Comparison, Measurement
 from benchax.reporting import asv
 from benchax.reporting.display import documents_of
 from benchax.reporting.document import Document, list_parts
@@ -33,10 +34,11 @@ from benchax.reporting.html import save_page
 from benchax.results.audit import Audit, Checklist
 from benchax.results.experiment import Experiment
 from benchax.store.baselines import rows_of
-from benchax.store.comparisons import history
+from benchax.store.comparisons import find_newest
 from benchax.store.database import DatabaseStore
 from benchax.store.load import Rows, load
 from benchax.units import plural, size
+from benchax.whole_files import write_text
 
 Result = Experiment | Audit | Checklist
 
@@ -82,11 +84,7 @@ def export(
 def find_comparisons(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
     """Returns the newest comparison of each row by each metric, if its candidate ran the measured code."""
 
-    found: list[Comparison] = []
-    for m in rows:
-        for metric in METRICS:
-            found += [c for c in history(store, m.case, metric) if is_of(c, m)][-1:]
-    return found
+    return [c for m in rows for c in find_newest(store, m.case, partial(is_of, m=m))]
 
 
 def is_of(c: Comparison, m: Measurement) -> bool:

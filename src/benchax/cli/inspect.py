@@ -29,7 +29,6 @@ from benchax.cli.console import (
     refuse,
     with_progress,
     write_page,
-    write_text,
 )
 from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.reporting import inspection
@@ -37,6 +36,7 @@ from benchax.reporting.document import Document
 from benchax.reporting.inspection import PARTS, TEXTS, document_of_difference
 from benchax.reporting.terminal import to_text
 from benchax.results.inspection import Inspection, Roofline
+from benchax.whole_files import write_text
 
 GRAPH = "graph"
 TIME_OPTIONS = {

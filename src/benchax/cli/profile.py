@@ -44,7 +44,6 @@ from benchax.cli.console import (
     tell_end,
     while_read,
     write_documents,
-    write_text,
 )
 from benchax.errors import BenchaxError, FormatError, UsageError
 from benchax.model import Remark
@@ -57,6 +56,7 @@ from benchax.reporting.profile import document, document_of_change
 from benchax.results.profile import Profile
 from benchax.source_files import below_here
 from benchax.units import parse_seconds, plural, read_duration, seconds
+from benchax.whole_files import write_text
 
 if TYPE_CHECKING:
     from benchax.hooks.command import EndedCommand, Report

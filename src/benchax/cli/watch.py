@@ -24,11 +24,11 @@ from benchax.cli.console import (
     takes_options,
     while_read,
     write_documents,
-    write_text,
 )
 from benchax.hooks.command import EndedCommand, Report, run
 from benchax.reporting.document import Document, Heading, decode_document, list_lines
 from benchax.units import percent
+from benchax.whole_files import write_text
 
 HOOK = "benchax.cli.watch_hook:begin"
 TITLES = {"watch": "compilations", "cache": "persistent cache", "transfers": "transfers"}

@@ -421,19 +421,14 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def save_page(
-    file: str | os.PathLike[str], documents: Sequence[Document], title: str = "", shared: Shared | None = None
-) -> None:
-    """Writes one page.
-
-    Args:
-        title: title of the window; if empty, the title of the first document.
+def save_page(file: str | os.PathLike[str], documents: Sequence[Document]) -> None:
+    """Writes one page. The title of its first document is that of the window.
 
     Raises:
         UsageError: the file cannot be written; an existing file is unchanged.
     """
-    named = one_line(title or (documents[0].title if documents else "")) or "benchax"
-    write_page(Path(file), render_page(named[:LONGEST_TITLE], documents, shared))
+    title = one_line(documents[0].title if documents else "") or "benchax"
+    write_page(Path(file), render_page(title[:LONGEST_TITLE], documents))
 
 
 def write_page(file: Path, text: str) -> None:

@@ -269,12 +269,12 @@ def _row(t: Timeline, column: Column) -> TextRow:
     return TextRow(name, draw_memory(t.times_s, column.sizes_bytes), spread)
 
 
-def draw_memory(times_s: Sequence[float], sizes: Sequence[int | None], longest: int = MOST_BARS) -> str:
+def draw_memory(times_s: Sequence[float], sizes: Sequence[int | None]) -> str:
     """A line of bars: two readings or more for each, if they are evenly spaced.
 
     A bar shows the largest value of its piece of time, so that no recorded peak is lost. A piece without readings is ·.
     """
-    pieces = max(1, min(longest, len(times_s) // 2))
+    pieces = max(1, min(MOST_BARS, len(times_s) // 2))
     begin, span = times_s[0], times_s[-1] - times_s[0]
     greatest: list[int | None] = [None] * pieces
     for time_s, value in zip(times_s, sizes, strict=True):

@@ -5,12 +5,12 @@ A series of them is of one case, one metric and one baseline.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from benchax.codec import decode_comparison, decode_params, encode
-from benchax.model import CaseId, Comparison, Metric
+from benchax.model import METRICS, CaseId, Comparison, Metric
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import Connection, Row, case_key, comparison_columns, read_rows
 
@@ -36,6 +36,19 @@ def history(
         f"WHERE {condition} ORDER BY comparisons.id"
     )
     return store.read(lambda c: [decode_comparison(text) for (text,) in c.execute(statement, values)], [])
+
+
+def find_newest(store: DatabaseStore, case: CaseId, is_meant: Callable[[Comparison], bool]) -> list[Comparison]:
+    """By each metric, the newest comparison of a case that is meant. `is_meant` sees them without their samples."""
+    statement = (
+        "SELECT metric, document FROM comparisons JOIN cases ON cases.id = comparisons.case_id "
+        'WHERE cases."key" = ? ORDER BY comparisons.id DESC'
+    )
+    found: dict[str, Comparison] = {}
+    for metric, text in store.read(lambda c: c.execute(statement, [case_key(case)]), []):
+        if metric not in found and is_meant(decode_comparison(text, with_blocks=False)):
+            found[metric] = decode_comparison(text)
+    return [found[metric] for metric in METRICS if metric in found]
 
 
 @dataclass(frozen=True)

@@ -114,12 +114,12 @@ class Row(NamedTuple):
     observed_peak_bytes: int | None
 
 
-def row_of(m: Measurement, id: int = 0) -> Row:
+def row_of(m: Measurement) -> Row:
     """The scalars of `m`."""
     headline, environment = m.headline, m.environment
     summary = m.find_summary() if headline and headline.elapsed_s else None
     return Row(
-        id=id,
+        id=0,
         case=m.case,
         run_id=m.run_id,
         started_at=m.started_at,
