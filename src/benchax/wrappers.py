@@ -26,10 +26,28 @@ def layers(fn: Any) -> Iterator[Any]:
             return
 
 
-def name_of(fn: Any) -> str:
-    """The name under which people know `fn`: of the function inside a partial, of the class of a callable object."""
+def under_partials(fn: Any) -> Any:
+    """The function inside a partial; any other function as it is."""
     while isinstance(fn, partial):
         fn = fn.func
+    return fn
+
+
+def without_jit(fn: Any) -> Any:
+    """The function under a jit, also inside a partial; any other function as it is.
+
+    A jitted method stays jitted: the function under its jit has no object.
+    """
+    if isinstance(fn, partial):
+        inner = without_jit(fn.func)
+        return fn if inner is fn.func else partial(inner, *fn.args, **fn.keywords)
+    is_jitted = hasattr(fn, "lower") and not isinstance(fn, MethodType)
+    return getattr(fn, "__wrapped__", fn) if is_jitted else fn
+
+
+def name_of(fn: Any) -> str:
+    """The name under which people know `fn`: of the function inside a partial, of the class of a callable object."""
+    fn = under_partials(fn)
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 

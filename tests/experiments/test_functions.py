@@ -18,6 +18,7 @@ from flax import nnx
 
 from benchax.case import Case, make_case
 from benchax.errors import NotAvailable, UsageError
+from benchax.experiments.experiment import with_eager
 from benchax.experiments.functions import argument_name, converted, find_batch, make_pure, plain
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.inputs import make_inputs
@@ -39,6 +40,21 @@ def test_a_jitted_function_is_opened_with_what_it_declares() -> None:
     opened = plain(make_case(jitted, ("f32[3]", "f32[3,4]"), {"axis": 1}))
 
     assert (opened.fn, opened.static, opened.donate) == (jitted.__wrapped__, ("axis",), (0,))
+
+
+def test_a_jitted_function_in_a_partial_is_opened_too() -> None:
+    case = make_case(partial(jitted, axis=1), ("f32[3]", "f32[3,4]"))
+
+    (eager, _), opened = with_eager(case), plain(case)
+
+    assert eager.fn.func is opened.fn.func is jitted.__wrapped__
+    assert eager.fn.keywords == {"axis": 1}
+
+
+def test_what_has_no_eager_form_is_not_paired_with_itself() -> None:
+    compiled = make_case(jax.jit(lambda x: x).lower(jnp.ones(3)).compile(), ("f32[3]",))
+
+    assert with_eager(compiled) == (compiled,)
 
 
 def test_what_was_compiled_cannot_be_opened() -> None:

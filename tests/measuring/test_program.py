@@ -37,6 +37,7 @@ X = jnp.arange(8.0)
     [
         (double, True, "plain", False),
         (functools.partial(double), True, "plain", False),
+        (functools.partial(jax.jit(double)), True, "plain", True),
         (jax.vmap(double), True, "plain", False),
         (jax.jit(double), True, "jit", True),
         (Model().apply, True, "plain", True),
@@ -49,6 +50,13 @@ def test_the_kinds_are_told_apart(fn, jit, kind, was_jitted):
     assert (program.kind, program.was_jitted) == (kind, was_jitted)
     assert (program.call is fn) == (kind in ("jit", "eager"))
     assert jnp.array_equal(program.call(X), fn(X))
+
+
+def test_a_jitted_function_in_a_partial_is_run_eagerly_without_its_jit():
+    in_partial = functools.partial(jax.jit(double))
+    programs = [program_of(make_case(fn, (X,))) for fn in (in_partial, jax.jit(in_partial))]
+
+    assert [program.eager.func for program in programs] == [double, double]
 
 
 def test_a_compiled_is_called_as_it_is_and_has_no_stages():

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MethodType
 from typing import Any
 
 import jax
@@ -39,6 +38,7 @@ from benchax.progress import Listener, Progress, show_progress
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
 from benchax.results.inspection import Argument
 from benchax.units import percent, plural, read_duration, seconds, seconds_range
+from benchax.wrappers import without_jit
 
 MAX_TIME_S = 60.0
 """The limit for an experiment with all variants that apply, if no limit is given."""
@@ -414,10 +414,8 @@ MOST_ARGUMENTS = 3
 
 def with_eager(case: Case) -> tuple[Case, ...]:
     """Returns the eager form of the case, and the case. If the function has no eager form, returns only the case."""
-    is_jitted = hasattr(case.fn, "lower")
-    fn = getattr(case.fn, "__wrapped__", None) if is_jitted else case.fn
-    # A jitted method exposes the function under the jit, which has no instance.
-    if not case.jit or fn is None or (is_jitted and isinstance(case.fn, MethodType)):
+    fn = without_jit(case.fn)
+    if not case.jit or hasattr(fn, "lower") or isinstance(fn, jax.stages.Compiled):
         return (case,)
     return replace(case.eager(), fn=fn), case
 

@@ -27,6 +27,7 @@ from benchax.measuring.program import unwrapped
 from benchax.measuring.state import CallOutcome, holds_objects, is_ref, is_stateful, take_apart, without_objects
 from benchax.program.arguments import leaves
 from benchax.static_leaves import as_function_of_arrays, find_hidden, hide, hide_all, hide_argument, reveal
+from benchax.wrappers import without_jit
 
 Arguments = tuple[int | str, ...]
 """Positions and names of arguments."""
@@ -43,8 +44,8 @@ def plain(case: Case, seed: int = 0) -> Case:
     _refuse_stateful(case, seed)
     fn = case.fn
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
-        inputs = abstract_inputs(replace(case, jit=True))
-        return replace(case, fn=of_arrays(fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
+        case, inputs = replace(case, fn=without_jit(fn)), abstract_inputs(replace(case, jit=True))
+        return replace(case, fn=of_arrays(case.fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
     under = getattr(fn, "__wrapped__", None)
     # `__wrapped__` of a bound method is the function without its object, so a call would lack an argument.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):

@@ -31,7 +31,7 @@ from benchax.measuring.inputs import Inputs, is_plain
 from benchax.measuring.state import holds_objects
 from benchax.source_files import owner_of
 from benchax.static_leaves import hide, hide_all, reveal
-from benchax.wrappers import name_of
+from benchax.wrappers import name_of, under_partials, without_jit
 
 # ---- unrun -----------------------------------------------------------------------------------------------------------
 #
@@ -195,20 +195,22 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
     """
     fn = case.fn
     refuse_function(fn)
+    was_jitted = hasattr(under_partials(fn), "lower")
     if not case.jit:
-        return CallableProgram("eager", fn, fn, None, hasattr(fn, "lower"))
+        return CallableProgram("eager", fn, fn, None, was_jitted)
     if isinstance(fn, jax.stages.Compiled):
         return CallableProgram("compiled", fn, None, None)
     if not is_plain(case):
         kind = "jit" if hasattr(fn, "trace") else "wrapper"
-        program = CallableProgram(kind, fn, getattr(fn, "__wrapped__", None), fn)
+        program = CallableProgram(kind, fn, without_jit(getattr(fn, "__wrapped__", None)), fn)
         is_filtered = type(fn).__module__.partition(".")[0] == "equinox"
         return replace(program, hide=hide_all) if is_filtered else program
+    eager = without_jit(fn)
     if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
         call = _jitted(case, sys.modules["flax.nnx"].jit)
         kind = "jit" if hasattr(call, "trace") else "wrapper"
-        return CallableProgram(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit", hide)
-    return CallableProgram("plain", _jitted(case), fn, fn, hasattr(fn, "lower"), hide=hide)
+        return CallableProgram(kind, call, eager, fn, was_jitted, "flax.nnx.jit", hide)
+    return CallableProgram("plain", _jitted(case), eager, fn, was_jitted, hide=hide)
 
 
 def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:
