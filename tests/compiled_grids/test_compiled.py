@@ -277,6 +277,12 @@ def test_a_jax_whose_loops_cannot_be_rewritten_still_measures_and_says_so(monkey
     assert "cannot be stopped inside, because this JAX is strange" in result.table()
 
 
+@pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="this JAX has no references")
+def test_a_reference_is_refused_in_words():
+    with pytest.raises(UsageError, match="a compiled grid of a reference"):
+        compiled_grid([double])(jax.new_ref(jnp.zeros(3)))
+
+
 @pytest.mark.parametrize(
     ("functions", "options", "x"),
     [

@@ -43,6 +43,7 @@ from benchax.keywords import guard_keywords
 from benchax.machine import noise
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.program import CallableProgram, as_reason, first_line, refuse_result
+from benchax.measuring.state import is_ref
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import explain
 from benchax.measuring.timers.in_graph import SPAN_S
@@ -338,6 +339,8 @@ def check_data(x: Any) -> None:
     leaves = jax.tree.leaves(x)
     if not leaves:
         raise UsageError(f"a compiled grid of {x!r}, which holds no arrays", "an array or a pytree of arrays")
+    if any(map(is_ref, leaves)):
+        raise UsageError("a compiled grid of a reference (jax.new_ref), whose state it would not keep", "arrays")
     hint = f"jax.device_put(x, jax.devices({handlers.default_platform()!r})[0])"
     refuse_elsewhere(leaves, "a reading of the clock would gather them on one", hint)
 
