@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from time import monotonic
@@ -28,6 +28,7 @@ from benchax.experiments.functions import change_arrays, converted, is_float, pl
 from benchax.grouping import group_by
 from benchax.json_values import Json
 from benchax.machine.noise import timed
+from benchax.measuring import purity
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import with_settings, without_cache
@@ -403,7 +404,7 @@ def look_at_all(argument: tuple[dict[str, ChangedCase], int, str], say: Say) -> 
                     if reference is None:
                         if not no_reference:
                             say(REFERENCE)
-                        reference = make_reference(side.case, seed, subject.outputs, draws, no_reference)
+                        reference = make_reference(side.case, seed, prepared, subject, draws, no_reference)
                         say(check, again=True)
                     seen[name] = look(side, prepared, subject, reference, draws)
             except (Exception, SystemExit) as error:
@@ -463,6 +464,8 @@ class Reference:
     why: str = ""
     baseline: Any = None
     """The outputs of the baseline, if they are the reference: they are not compared with themselves."""
+    impure: str = ""
+    """How two traces of the baseline differ: then no other run is a reference for it."""
 
     def rounding_error(self, dtype: str) -> float | None:
         """The largest relative error that rounding the inputs makes in float64; None where it cannot be had."""
@@ -471,6 +474,8 @@ class Reference:
 
     def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
         """Raises `NotMeasured` if there is nothing to compare with."""
+        if self.impure:
+            raise NotMeasured(f"two traces of the function differ: {self.impure}")
         if self.why and outputs is self.baseline:
             raise NotMeasured(self.why)
         if draw_others(draws, self.draws):
@@ -478,13 +483,22 @@ class Reference:
         return measure_errors(outputs, self.expected, "baseline" if self.why else "float64")
 
 
-def make_reference(case: Case, seed: int, outputs: Any, draws: frozenset[int] | None, why: str) -> Reference:
+def make_reference(
+    case: Case, seed: int, prepared: Prepared, subject: Subject, draws: frozenset[int] | None, why: str
+) -> Reference:
     """Runs the baseline in float64. If that fails, or makes other random numbers, its own outputs are the reference.
 
     Args:
-        outputs, draws: of the baseline as it is.
+        prepared, subject, draws: of the baseline as it is.
         why: do not run it, for this reason.
+
+    Raises:
+        UsageError: traced values are left in a global, a closure or an object.
     """
+    with suppress(NotMeasured):  # it can't be traced again, or takes long to trace
+        found = purity.check(subject, prepared, case.id.name, prepared.surroundings.put_back)
+        if found.difference:
+            return Reference([], draws, impure=found.difference)
     try:
         if not why:
             run, wide_draws = _float64_run(case, seed)
@@ -495,7 +509,7 @@ def make_reference(case: Case, seed: int, outputs: Any, draws: frozenset[int] | 
     except Exception as error:  # whatever the function has to say to float64; the rows say so
         kind = "" if isinstance(error, BenchaxError) else f"{type(error).__name__}: "
         why = f"the run in float64 failed ({kind}{first_line(error)})"
-    return Reference(to_host(outputs), draws, why=why, baseline=outputs)
+    return Reference(to_host(subject.outputs), draws, why=why, baseline=subject.outputs)
 
 
 def random_draws(built: Prepared) -> frozenset[int] | None:
@@ -596,15 +610,13 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> di
 
 def _count_call(prepared: Prepared, right: Sequence[Any]) -> tuple[CountedCall, Any]:
     """Returns (the call, its outputs). `right`: the outputs that are expected, if they are known."""
-    program, inputs = prepared.program, prepared.inputs
-
-    def call() -> Any:
-        return jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
-
+    call = prepared.program.call
+    # A call can take the buffers of its arguments, so each has its own.
+    (args, kwargs), (args_again, kwargs_again) = (prepared.inputs.renewed() for _ in range(2))
     with watch() as watched:
-        result, first_s = timed(call)
+        result, first_s = timed(lambda: jax.block_until_ready(call(*args, **kwargs)))
     # Repeat the call warm: the first one's additional time was tracing, lowering, and compiling.
-    _, again_s = timed(call)
+    _, again_s = timed(lambda: jax.block_until_ready(call(*args_again, **kwargs_again)))
     # Programs for operations outside of jit, or inside another program, do not belong to the function.
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
     flops = _or_absent([], "flops", prepared.count_operations) if programs else None

@@ -116,6 +116,14 @@ def test_programs_are_counted_and_wasted_operations_estimated() -> None:
     assert padded.shape == (8, 16)
 
 
+def test_calls_that_donate_their_arguments_are_counted() -> None:
+    """The second call of each had an array that the first one had taken."""
+    rows, _ = swept(VARIANTS["shapes"], "x=5,6", jax.jit(lambda x: 2 * x, donate_argnums=0), "f32[4]")
+
+    assert {row.status for row in rows.values()} == {"ok"}
+    assert rows["shapes: exact"].sentence.startswith("2 programs for 2 sizes")
+
+
 def test_padding_that_changes_the_useful_part_is_wrong_and_not_timed() -> None:
     lab = ScriptedLab()
     rows, _ = swept(VARIANTS["shapes"], "x=5,7", centred, "f32[4]", lab=lab)
