@@ -192,6 +192,16 @@ def test_a_side_that_draws_other_numbers_leaves_the_others_their_reference() -> 
     assert found.seen["same"].errors.reference == "float64"
 
 
+def test_a_function_that_is_another_one_in_each_trace_has_no_errors() -> None:
+    drawn = iter(range(100))
+
+    found = looked_at(baseline=make_case(lambda x: x + next(drawn), (jnp.ones(100),)))
+
+    (absent,) = [one for one in found.seen["baseline"].absent if one.what == "errors"]
+    assert absent.why.startswith("two traces of the function differ: the constant ")
+    assert found.seen["baseline"].errors is None
+
+
 def test_what_draws_nothing_is_compared_with_a_run_in_float64() -> None:
     found = looked_at(baseline=make_case(jnp.sin, (jnp.ones(100),)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from comparisons_by_hand import HOST, compared
 
-from benchax.model import Remark, Version
+from benchax.model import Absent, Remark, Version
 from benchax.reporting import experiment, terminal
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 
@@ -50,6 +50,16 @@ def test_specs_of_hundreds_of_arrays_are_cut_and_other_facts_are_not() -> None:
 
     assert text.count("bf16[8]") < 20
     assert text.count("factor") == 50
+
+
+def test_why_there_are_no_errors_is_said_once() -> None:
+    absent = (Absent("errors", "two traces of the function differ"),)
+    rows = (replace(row, errors=None, absent=absent) for row in (BASELINE, BF16))
+
+    baseline, bf16 = rows
+    text = str(replace(FOUND, baseline=baseline, rows=(bf16,)))
+
+    assert text.count("errors not measured, because two traces of the function differ") == 1
 
 
 def test_curves_contributions_and_remarks_are_shown(snapshot: Any) -> None:

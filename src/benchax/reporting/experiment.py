@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchax.model import Estimate, Remark
+from benchax.model import Estimate, Remark, find_why
 from benchax.reporting.document import (
     Block,
     Document,
@@ -145,8 +145,12 @@ def _style(row: VariantRow) -> Style:
 def findings(e: Experiment) -> Section:
     """A sentence for each variant, and what else it shows."""
     rows: list[TextRow] = []
+    told: set[str | None] = {None}
     for row in (e.baseline, *e.rows):
         lines = [row.sentence] if row.sentence else []
+        if (why := find_why(row.absent, "errors")) not in told:  # of the baseline it is that of most variants, too
+            told.add(why)
+            lines.append(f"errors not measured, because {why}")
         lines += [f"{label}: {truncate(what, LONGEST_SPECS) if label in SPECS else what}" for label, what in row.facts]
         rows += [TextRow("", line, style="faint") if i else TextRow(row.name, line) for i, line in enumerate(lines)]
     return Section("details", tuple(rows))
