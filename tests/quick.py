@@ -51,7 +51,7 @@ def _git(root: Path, *arguments: str) -> list[str]:
 def find_tests(changed: str, root: Path = ROOT) -> list[str]:
     """The folders and files of tests that belong to one changed path; empty if nothing is named after it or names it.
 
-    `src/benchax/store/schema.py` and `tests/store/test_schema.py` belong to `tests/store`, `src/benchax/codec.py` to
+    `src/benchax/store/schema.py` and `tests/store/test_load.py` belong to `tests/store`, `src/benchax/codec.py` to
     `tests/test_codec*.py`. A helper, a page or a recipe belongs to the test files that name it.
     """
     path = Path(changed)

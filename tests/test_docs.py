@@ -232,6 +232,14 @@ def test_every_test_that_the_requirements_name_exists() -> None:
     assert set(re.findall(r"`(test_\w+)`", REQUIREMENTS)) - there == set()
 
 
+def test_every_file_that_decisions_and_instructions_name_exists() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (DOCS / "about" / "decisions.md", ROOT / "CONTRIBUTING.md")]
+    named = {name for text in texts for name in re.findall(r"`((?:src|tests|docs|benchmarks)/[\w/.]+\.\w+)`", text)}
+
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+    assert re.findall(r"`(test_\w+\.py)`", "".join(texts)) == []  # without its folder
+
+
 def test_each_requirement_points_at_a_page_and_a_test() -> None:
     found = {int(line.split()[1][1:]): line for line in REQUIREMENTS.splitlines() if re.match(r"\| R\d+ ", line)}
 

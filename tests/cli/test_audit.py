@@ -1,4 +1,4 @@
-"""`benchax audit` of functions; that of programs is in tests/auditing/test_audited_program.py."""
+"""`benchax audit` of functions; that of programs is in tests/auditing/test_audit.py."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_whole_processes_of_a_commit_are_kept_too(repository: Path) -> None:
 
 @pytest.mark.slow
 def test_versions_of_jax_are_compared_by_processes_and_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment is this one: making another takes a network (test_environments.py)."""
+    """The environment is this one: making another takes a network (tests/checkouts/test_launch.py)."""
     monkeypatch.setattr(environments, "ensure_environment", lambda version, say: sys.executable)
     version = jax.__version__
 
