@@ -225,9 +225,6 @@ def _watch(name: str) -> Watch:
 # ---- audits without an audit ----------------------------------------------------------------------------------------
 
 
-HOSTILE = "a[red]b</td><script>alert(1)</script>\n✗ \u202e'\"&"
-
-
 def finding(rule: str = "not-jitted", severity="warning", where=None, **more) -> Finding:
     page = f"docs/reference/rules/{rule}.md"
     return Finding(rule, severity, f"the title of {rule}", ("seen one", "seen two"), "do this", page, where, **more)
@@ -260,11 +257,3 @@ def clean() -> Audit:
         Checked("small-batch", "?", "not applicable", "no batch"),
     )
     return Audit("clean", "f32[8]", checked=checked, elapsed_s=2.0)
-
-
-def hostile() -> Audit:
-    """A user's text wherever one can be."""
-    found = Finding(HOSTILE, "info", HOSTILE, (HOSTILE,), HOSTILE, HOSTILE, (HOSTILE, 1), f"measured: {HOSTILE}")
-    checked = (Checked(HOSTILE, HOSTILE, "not checked", HOSTILE),)
-    silent = (Suppressed(found, HOSTILE, HOSTILE),)
-    return Audit(HOSTILE, HOSTILE, (found,), checked, silent, (Remark(HOSTILE, "info", HOSTILE),))

@@ -177,13 +177,6 @@ def test_where_there_is_no_file_of_ours_it_is_said(tmp_path: Path) -> None:
 # ---- folders ----------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_one_array_in_the_same_order_everywhere(tmp_path: Path) -> None:
-    for n in (5, 2, 8, 1, 7, 9, 3, 6, 4):
-        folder = stored(tmp_path, {"n": n}, tag=f"t{n}").parent
-
-    assert load_bench_data(folder)["tag"].tolist() == [f"t{n}" for n in range(1, 10)]
-
-
 def test_what_other_tools_keep_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     stored(tmp_path, {})
     (tmp_path / "benchax.db").write_bytes(b"SQLite format 3\0")
@@ -194,16 +187,6 @@ def test_what_other_tools_keep_in_the_folder_is_left_alone(tmp_path: Path) -> No
     (tmp_path / "folder.csv").mkdir()
 
     assert len(load_bench_data(tmp_path)) == 1
-
-
-def test_old_and_new_files_are_loaded_together(tmp_path: Path) -> None:
-    stored(tmp_path, {}, tag="x" * 100, jit_median_ms=1.5)
-    shutil.copy(GOLDEN / "ptjb-0.5.0-tags.csv", tmp_path)
-
-    data = load_bench_data(tmp_path)
-
-    assert sorted(data["tag"].tolist()) == ["add,a/b-ü"] * 2 + ["mul"] * 2 + ["x" * 100]
-    assert np.count_nonzero(~np.isnan(data["jit_median_ms"])) == 1
 
 
 # ---- parameters -------------------------------------------------------------------------------------------------

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchax.errors import FormatError, StoreError, UsageError
-from benchax.model import Opaque
-from pytest_jax_bench.csv.files import append, file_for, files_in, newest_heads, read
+from benchax.errors import FormatError, UsageError
+from pytest_jax_bench.csv.files import append, file_for, newest_heads, read
 from pytest_jax_bench.csv.lines import COLUMNS, KINDS, decode_parameters, encode_parameters, one_line, unword, word
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -88,13 +87,6 @@ def test_short_texts_are_of_a_type_that_np_char_understands(add: Add, path: Path
 
     assert np.char.rstrip(read(path)["commit"], "+").tolist() == ["6bc9501", "76640ba"]
     assert read(path).dtype["tag"] == np.dtype("U6")
-
-
-def test_one_long_text_does_not_make_every_row_long(add: Add, path: Path) -> None:
-    for tag in ("x" * 10_000, *"abc"):
-        add(tag=tag)
-
-    assert read(path).dtype.itemsize < 2000
 
 
 @pytest.mark.parametrize(
@@ -187,16 +179,6 @@ def test_columns_stand_below_their_numbers(add: Add, path: Path) -> None:
     assert len(ends) == len(COLUMNS) + 1
     for row in rows:
         assert [i for i, c in enumerate(row) if c != " " and row[i + 1 : i + 2] in ("", " ")] == ends
-
-
-def test_other_programs_can_split_the_columns(add: Add, path: Path) -> None:
-    add(tag="two words", parameters={"shape": (1, 2)}, message='"quoted" # 100 %', jit_mean_ms=0.5)
-
-    words = np.genfromtxt(path, comments="#", dtype=str, encoding="utf-8").tolist()
-
-    assert dict(zip(COLUMNS, words, strict=False))["jit_mean_ms"] == "0.5"
-    assert dict(zip(COLUMNS, words, strict=False))["tag"] == "two%20words"
-    assert len(words) == len(COLUMNS) + 1
 
 
 def test_a_line_break_in_the_header_cannot_make_a_row(tmp_path: Path) -> None:
@@ -386,21 +368,6 @@ def test_a_foreign_file_is_neither_read_nor_changed(path: Path, add: Add, conten
     assert path.read_text() == content
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot read .*nowhere\.csv"):
-        read(tmp_path / "nowhere.csv")
-
-
-def test_our_files_are_known_by_their_first_line(add: Add, path: Path, tmp_path: Path) -> None:
-    add()
-    (tmp_path / "other.csv").write_text("a,b\n")
-
-    (tmp_path / "folder.csv").mkdir()
-    old = Path(shutil.copy(GOLDEN / "ptjb-readme-17-columns.csv", tmp_path))
-
-    assert files_in(tmp_path) == [path, old]
-
-
 # ---- the file of a test: readable, safe on every system, and its own ------------------------------------------------
 
 
@@ -461,23 +428,6 @@ def test_other_names_stay_readable(nodeid: str, params: dict[str, Any], readable
     pattern = re.escape(f"{readable}.csv").replace(r"\~\*", "~[0-9a-f]{12}")
 
     assert re.fullmatch(pattern, relative(nodeid, params))
-
-
-ONE_FUNCTION = [
-    ("[True]", {"p": True}), ("[True]", {"p": "True"}), ("[None]", {"p": None}), ("[None]", {"p": "None"}),
-    ("[1]", {"p": 1}), ("[1.0]", {"p": 1.0}), ("[1]", {"p": "1"}), ("[a]", {"p": "a"}), ("[A]", {"p": "A"}),
-    ("[p0]", {"p": (1, 2)}), ("[p1]", {"p": (1, 2.0)}), ("[1,2]", {"p": "1,2"}), ("[1_0]", {"p": 1}),
-    ("[1_1]", {"p": 1}),
-    ("[]", {"p": ""}), ("", {}), ("[a,q-b]", {"p": "a,q-b"}), ("[a-b]", {"p": "a", "q": "b"}), ("[ ]", {"p": " "}),
-    ("[" + "x" * 9999 + "y]", {"p": "x" * 9999 + "y"}), ("[" + "x" * 10_000 + "]", {"p": "x" * 10_000}),
-    ("[p0]", {"p": float}), ("[p0]", {"p": int}),
-]  # fmt: skip
-
-
-def test_values_that_0_5_0_mixed_up_have_files_of_their_own() -> None:
-    files = [relative(f"t.py::f{id}", params).casefold() for id, params in ONE_FUNCTION]
-
-    assert len(set(files)) == len(ONE_FUNCTION)
 
 
 @given(NODEIDS, IDS, PARAMS)
@@ -560,31 +510,6 @@ def test_the_file_of_the_readme_is_left_alone_where_it_is_anothers_or_a_later_on
 
     assert file_for(foreign.parent, nodeid, {}).name == "main.csv"
     assert file_for(late.parent, nodeid, {}) == ours
-
-
-def test_a_file_that_0_5_0_began_keeps_its_name_in_our_form(tmp_path: Path) -> None:
-    nodeid = "t.py::TestA::f"
-    old = begun(tmp_path / "t.py--TestA--f" / "main.csv", nodeid)
-    old.write_text(
-        re.sub("# test_nodeid: .*", f"# test_nodeid: {nodeid}", (GOLDEN / "ptjb-0.5.0-tags.csv").read_text())
-    )
-
-    for _ in range(2):
-        append(file_for(tmp_path, nodeid, {}), {}, nodeid=nodeid, backend="cpu", device="cpu")
-
-    assert len(read(old)) == 6
-    assert file_for(tmp_path, "t.py::TestA::g", {}) != old
-
-
-def test_a_file_of_ours_is_not_taken_for_one_of_0_5_0(tmp_path: Path) -> None:
-    """0.5.0 would have called both p-None.csv."""
-    nodeid = "t.py::f[None]"
-    for value in (None, "None"):
-        append(file_for(tmp_path, nodeid, {"p": value}), {}, nodeid=nodeid, backend="cpu", device="cpu")
-
-    assert sorted(len(read(file)) for file in tmp_path.rglob("*.csv")) == [1, 1]
-    begun(tmp_path / "t.py--f" / "p-True.csv", "t.py::f[True0]")
-    assert file_for(tmp_path, "t.py::f[True1]", {"p": "True"}).name.startswith("p-_True_~")
 
 
 def test_nothing_outside_of_the_folder_is_ever_continued(tmp_path: Path) -> None:
@@ -726,13 +651,6 @@ def test_what_the_text_looks_like(params: dict[str, object], expected: str) -> N
 )
 def test_what_0_5_0_wrote_is_read_as_it_read_it_or_better(text: str, expected: dict[str, object]) -> None:
     assert decode_parameters(text) == expected
-
-
-def test_arrays_are_told_apart_by_their_content() -> None:
-    one, other = (encode_parameters({"x": np.array([1.0, last])}) for last in (2.0, 3.0))
-
-    assert one != other
-    assert isinstance(decode_parameters(one)["x"], Opaque)
 
 
 @given(st.text('np-,"[]{}@:0.\\ \n', max_size=12))
