@@ -84,6 +84,18 @@ def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
     assert len(calls) == 4  # the first run, and one for each trial
 
 
+@pytest.mark.parametrize("timer", ["wall", "auto"])
+def test_a_short_call_that_was_preempted_is_no_reading(timer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of some µs that took 16 ms once was the only reading of its trial."""
+    monkeypatch.setattr(cell.noise, "timed", lambda call: (call(), 0.016))
+    asked = request(lambda x: x + 1)
+
+    document, _, _ = measured(replace(asked, options=replace(asked.options, timer=timer)))
+
+    trials = [each["elapsed_s"] for each in document["samples"] if each["timer"] == "wall"]
+    assert [len(trial) > 1 for trial in trials] == [True, True]
+
+
 def test_a_slow_first_call_does_not_choose_the_timers() -> None:
     count = slow_at_first()
 

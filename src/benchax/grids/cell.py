@@ -203,8 +203,9 @@ class TrialSampler:
         ready = subject.ready()
         with watch_compiles() as log:
             result, elapsed_s = noise.timed(lambda: jax.block_until_ready(ready()))
-        # A call that requested a program includes compilation, so it is not a reading.
-        is_reading = elapsed_s >= LONG_CALL_S and not log.was_asked
+        # A call that requested a program includes compilation, and a short one may have been preempted: no readings.
+        shortest_s = min(each_s for each_s in (elapsed_s, record.stages.first_run_s, _shortest_s(record)) if each_s)
+        is_reading = shortest_s >= LONG_CALL_S and not log.was_asked
         return replace(subject, outputs=ready.outcome(result)), elapsed_s, (elapsed_s,) * is_reading
 
     def _read(self, record: Record, subject: Subject, timer: str, long_s: tuple[float, ...]) -> None:
@@ -214,9 +215,8 @@ class TrialSampler:
         if any(absent.what.startswith(f"samples.{timer}") for absent in record.absent):
             return
         record.enter("run" if timer == "wall" else timer)
-        calls_s = [min(each.per_call_s) for each in record.samples if each.timer == "wall"]
         with record.recording_absence(what), watch_compiles() as log:
-            record.samples.append(read_trial(timer, subject, self.request.options, min(calls_s, default=0.0), long_s))
+            record.samples.append(read_trial(timer, subject, self.request.options, _shortest_s(record), long_s))
             # A timer with a preparation step compiles its programs there.
             record.compiles += log.compiles if timer == "wall" else 0
 
@@ -229,6 +229,11 @@ class TrialSampler:
             self.trees = []
         if not self.not_kept:
             self.trees.append(trees.on_host(description))
+
+
+def _shortest_s(record: Record) -> float:
+    """The shortest call that `wall` has read; 0 if there is none."""
+    return min((min(each.per_call_s) for each in record.samples if each.timer == "wall"), default=0.0)
 
 
 # ---- trials -----------------------------------------------------------------------------------------------------
