@@ -232,7 +232,7 @@ class TrialSampler:
 
 
 def _shortest_s(record: Record) -> float:
-    """The shortest call that `wall` has read; 0 if there is none."""
+    """The shortest call that `wall` has read; 0 without one."""
     return min((min(each.per_call_s) for each in record.samples if each.timer == "wall"), default=0.0)
 
 
