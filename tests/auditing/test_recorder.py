@@ -302,7 +302,7 @@ def test_a_late_nan_is_found_with_the_arguments_that_gave_it(run: Any) -> None:
 
 
 def test_what_a_function_reads_from_around_it_is_compared_with_what_is_there_later() -> None:
-    scale = [2.0, 3.0]
+    scale, table, kept = [2.0, 3.0], jnp.ones(3), jnp.ones(3)
 
     class Sampler:
         temperature = 1.0
@@ -311,16 +311,20 @@ def test_what_a_function_reads_from_around_it_is_compared_with_what_is_there_lat
             def body(c: Any) -> Any:
                 return c * self.temperature
 
-            return body(x) * scale[0]
+            return body(x) * scale[0] * table * kept
 
     sampler = Sampler()
-    values = outer_values(sampler.step, {})
+    before = outer_values(sampler.step, {})
     sampler.temperature = 0.5
+    scale[0], table = 1.0, jnp.ones(3)
+    now = outer_values(sampler.step, {})
 
-    assert {value.name for value in values} == {"self.temperature", "scale"}
-    assert [(value.name, value.change) for value in values if value.has_changed] == [
-        ("self.temperature", "from 1.0 to 0.5")
-    ]
+    assert {name: value.change(now[name]) for name, value in before.items()} == {
+        "self.temperature": "from 1.0 to 0.5",
+        "scale": "from (2.0, 3.0) to (1.0, 3.0)",
+        "table": "to another array",
+        "kept": "",
+    }
 
 
 def test_what_a_callback_reads_is_of_the_moment_in_which_it_runs() -> None:
@@ -330,7 +334,7 @@ def test_what_a_callback_reads_is_of_the_moment_in_which_it_runs() -> None:
         jax.debug.callback(lambda value: seen.append(value * scale), x)
         return x
 
-    assert outer_values(log, {}) == []
+    assert outer_values(log, {}) == {}
 
 
 def test_a_signature_has_all_inputs(run: Any) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from jax.core import Tracer
 
 from benchax.auditing.recorder.log import Event, Log
 from benchax.case import Case, make_case
+from benchax.printable import truncate
 from benchax.source_files import owner_of
 from benchax.watching import frames
 from benchax.watching.compiles import CompileEvent, Listening
@@ -54,45 +55,45 @@ OUTER = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
 """Instructions of Python that read a name from around a function (3.11 to 3.14)."""
 
 
-@dataclass(frozen=True)
-class OuterValue:
+class OuterValue(NamedTuple):
     """One of them, as it was."""
 
-    name: str
-    """self.temperature"""
     where: str
     """file:line"""
-    read: Callable[[], Any]
-    """Reads the present value; MISSING if its owner is gone."""
-    was: tuple[Any, ...]
+    kept: tuple[Any, ...]
+    """Numbers and texts, and weak references to arrays."""
 
-    @property
-    def has_changed(self) -> bool:
-        now = self.read()
-        return now is not MISSING and not _is_same(self.was, _keep(now))
-
-    @property
-    def change(self) -> str:
-        """from 2.0 to 1.7"""
-        first, now = self.was[0], self.read()
-        if isinstance(first, weakref.ref) or not isinstance(now, PLAIN):
+    def change(self, now: OuterValue) -> str:
+        """from 2.0 to 1.7; empty if it is the same"""
+        if len(self.kept) == len(now.kept) and all(map(_is_same, self.kept, now.kept)):
+            return ""
+        if any(isinstance(one, weakref.ref) for one in (*self.kept, *now.kept)):
             return "to another array"
-        return f"from {first!r:.40} to {now!r:.40}"
+        return f"from {_shown(self.kept)} to {_shown(now.kept)}"
 
 
-def outer_values(fn: Any, static: Mapping[str, Any]) -> list[OuterValue]:
-    """As they are now.
+def _is_same(was: Any, now: Any) -> bool:
+    # Each array has one weak reference.
+    return was is now or (isinstance(was, PLAIN) and type(was) is type(now) and was == now)
+
+
+def _shown(kept: tuple[Any, ...]) -> str:
+    return truncate(repr(kept[0] if len(kept) == 1 else kept), 40)
+
+
+def outer_values(fn: Any, static: Mapping[str, Any]) -> dict[str, OuterValue]:
+    """As they are now, by name: self.temperature.
 
     Args:
         static: arguments by name that are no arrays: their attributes are read as those of an object are.
     """
     found: dict[str, OuterValue] = {}
-    for value in _values(fn, static, set()):
-        found.setdefault(value.name, value)
-    return list(found.values())
+    for name, value in _values(fn, static, set()):
+        found.setdefault(name, value)
+    return found
 
 
-def _values(fn: Any, static: Mapping[str, Any], met: set[CodeType]) -> Iterator[OuterValue]:
+def _values(fn: Any, static: Mapping[str, Any], met: set[CodeType]) -> Iterator[tuple[str, OuterValue]]:
     *outer, fn = layers(fn)
     owner = next((one.__self__ for one in outer if isinstance(one, MethodType)), None)
     if not isinstance(fn, FunctionType) or fn.__code__ in met or owner_of(fn.__code__.co_filename) != "user":
@@ -100,32 +101,21 @@ def _values(fn: Any, static: Mapping[str, Any], met: set[CodeType]) -> Iterator[
     code = fn.__code__
     met.add(code)
     named = {**static, **({code.co_varnames[0]: owner} if owner is not None and code.co_varnames else {})}
-    objects = {name: weakref.ref(one) for name, one in named.items() if hasattr(type(one), "__weakref__")}
     for chain, line in _chains(code):
         name = chain[0]
-        if name not in objects and name in (*code.co_varnames, *code.co_cellvars):
+        if name not in named and name in (*code.co_varnames, *code.co_cellvars):
             continue  # an argument, or made inside
-        root = partial(_alive, objects[name]) if name in objects else partial(_variable, weakref.ref(fn), name)
-        depth, value = _follow(root(), chain)
+        depth, value = _follow(named[name] if name in named else _variable(fn, name), chain)
         if (kept := _keep(value)) is not None:
-            read = partial(_read, root, chain[: depth + 1])
-            yield OuterValue(".".join(chain[: depth + 1]), f"{code.co_filename}:{line}", read, kept)
+            yield ".".join(chain[: depth + 1]), OuterValue(f"{code.co_filename}:{line}", kept)
         elif not _calls_back(code) and (
             isinstance(value, FunctionType | MethodType | partial) or hasattr(value, "lower")
         ):
             yield from _values(value, {}, met)
 
 
-def _alive(reference: weakref.ref[Any]) -> Any:
-    value = reference()
-    return MISSING if value is None else value
-
-
-def _variable(function: weakref.ref[FunctionType], name: str) -> Any:
+def _variable(fn: FunctionType, name: str) -> Any:
     """The present value of a name that a function reads from around it."""
-    fn = function()
-    if fn is None:
-        return MISSING
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     try:
         return cells[name].cell_contents if name in cells else fn.__globals__.get(name, MISSING)
@@ -142,10 +132,6 @@ def _follow(value: Any, chain: tuple[str, ...]) -> tuple[int, Any]:
             return depth, MISSING
         value = _attribute(value, name)
     return len(chain) - 1, value
-
-
-def _read(root: Callable[[], Any], chain: tuple[str, ...]) -> Any:
-    return _follow(root(), chain)[1]
 
 
 def _attribute(value: Any, name: str) -> Any:
@@ -168,15 +154,6 @@ def _keep(value: Any) -> tuple[Any, ...] | None:
     if all(isinstance(leaf, (jax.Array, np.ndarray, *PLAIN)) for leaf in leaves):
         return tuple(leaf if isinstance(leaf, PLAIN) else weakref.ref(leaf) for leaf in leaves)
     return None
-
-
-def _is_same(was: tuple[Any, ...], now: tuple[Any, ...] | None) -> bool:
-    if now is None or len(was) != len(now):
-        return False
-    # Each array has one weak reference.
-    return all(
-        a is b or (isinstance(a, PLAIN) and type(a) is type(b) and a == b) for a, b in zip(was, now, strict=True)
-    )
 
 
 @cache
@@ -329,8 +306,10 @@ class _Watched:
     """The facts about one function while its calls are watched."""
 
     calls: int = 0
-    values: list[OuterValue] = field(default_factory=list[OuterValue])
-    """The values that it read when it was traced."""
+    read: Callable[[], dict[str, OuterValue]] = dict
+    """Reads the values that it reads from around it."""
+    values: dict[str, OuterValue] = field(default_factory=dict[str, OuterValue])
+    """These, when it was traced."""
     waiting: Sequence[jax.Array] = ()
     """Results of the last call, to be searched for NaN."""
     given: tuple[Any, ...] = ()
@@ -389,7 +368,10 @@ class FunctionRecorder:
 
     def _note_compile(self, call: JaxCall) -> None:
         """The trace has just ended: what the function has read is what is there now."""
-        self._watched[self._log.function(call.fun)].values = outer_values(call.own, _static_values(call))
+        known = self._watched[self._log.function(call.fun)]
+        with contextlib.suppress(TypeError):  # without weak references
+            known.read = _reader(call.own, _static_values(call))
+        known.values = known.read()
 
     def _is_longest(self, place: FunctionLocation, compile_s: float) -> bool:
         """If a function has several programs, the one that took longest to compile is looked at."""
@@ -428,11 +410,12 @@ class FunctionRecorder:
         _search(known, is_patient=_is_power_of_two(known.calls))
         known.calls += 1
         known.given = () if known.nan_at else _copy_small(leaves)
-        for value in known.values if _is_power_of_two(known.calls) else ():
-            if value.has_changed:
-                name = getattr(fun, "__name__", type(fun).__name__)
-                self._log.add(Event("stale", name, value.where, note=(value.name, value.change, known.calls)))
-                known.values = [one for one in known.values if one.name != value.name]
+        now = known.read() if known.values and _is_power_of_two(known.calls) else {}
+        for name, was in list(known.values.items()):
+            if change := was.change(now.get(name, was)):
+                by = getattr(fun, "__name__", type(fun).__name__)
+                self._log.add(Event("stale", by, was.where, note=(name, change, known.calls)))
+                del known.values[name]
 
     def hear_result(self, serial: int, results: Sequence[Any]) -> None:
         """When a call has been started."""
@@ -473,6 +456,18 @@ def _is_ready(array: Any) -> bool:
 
 def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
+
+
+def _reader(fn: Any, static: Mapping[str, Any]) -> Callable[[], dict[str, OuterValue]]:
+    """Reads what a function reads from around it. Keeps neither the function nor its arguments alive."""
+    found = weakref.ref(fn)
+    objects = {name: weakref.ref(one) for name, one in static.items() if hasattr(type(one), "__weakref__")}
+
+    def read() -> dict[str, OuterValue]:
+        alive = {name: one for name, reference in objects.items() if (one := reference()) is not None}
+        return outer_values(found(), alive)
+
+    return read
 
 
 def _static_values(call: JaxCall) -> dict[str, Any]:
