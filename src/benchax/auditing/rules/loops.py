@@ -49,8 +49,6 @@ JOINS = (
     "add", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
 )  # fmt: skip
 """Operations that can join several iterations that could still run side by side: a sum, or one result of all."""
-ODD_ITERATIONS = 1.5
-"""The number of iterations that can have other shapes."""
 
 Site = tuple[Any, ...]
 """A place in the body: byte code positions from the loop inwards, and the primitive."""
@@ -137,7 +135,7 @@ class Unrolled:
             # Iterations of an inner loop can differ from each other if they do so in the same way each time.
             few, least = iterations // 2, iterations - 2
             often = [found for found in often if len(found) > few or min(found.values()) < least]
-        return all(_count_odd(found, iterations) <= ODD_ITERATIONS for found in often)
+        return all(_count_odd(found, iterations) <= 2 for found in often)
 
     @property
     def is_independent(self) -> bool:

@@ -16,7 +16,7 @@ from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
 from benchax.auditing.rules.gradients import SINGULAR, bad_wheres
 from benchax.auditing.syntax import around, tree_of, where_of
 from benchax.errors import NotMeasured
-from benchax.program.evaluate import bind, evaluate, look_up
+from benchax.program.evaluate import bind, compute, look_up
 from benchax.program.index import ELEMENTWISE, KEEPS, REPEATS, Body, TracedOp, TracedProgram, Value
 from benchax.source_files import owner_of
 from benchax.specs import is_spec
@@ -127,12 +127,9 @@ def find_place(body: Body, inputs: Sequence[Any], iterations: tuple[int, ...], t
     if sum(value.size_bytes for value in values) > MOST_BYTES:
         raise NotMeasured("it makes too many numbers to keep them all: the origin of NaN was not searched for")
 
-    def compute(*given: Any) -> list[Any]:
-        known = evaluate(body.ops, dict(zip(body.inputs, given, strict=True)))
-        return [known[value] for value in values]
-
     given = [jnp.asarray(one) if np.isscalar(one) else one for one in inputs]
-    known = dict(zip(values, jax.jit(compute)(*given), strict=True))
+    run = jax.jit(lambda *given: compute(values, dict(zip(body.inputs, given, strict=True))))
+    known = dict(zip(values, run(*given), strict=True))
     bad = next((value for value in body.outputs if _has(known, value, test)), None)
     op = _first_op(known, bad, test) if bad is not None else None
     place = OpAtCall(op, known, iterations) if op is not None else None
@@ -145,10 +142,10 @@ def _first_bad(scan: TracedOp, reads: Sequence[Any], test: Test) -> tuple[int, l
     rows = [x[:: -1 if scan.params["reverse"] else 1] for x in xs]
 
     def iterate(carry: list[Any], row: list[Any]) -> tuple[list[Any], Any]:
-        known = evaluate(body.ops, dict(zip(body.inputs, [*consts, *carry, *row], strict=True)))
-        made = [(value, look_up(known, value)) for value in body.outputs]
-        is_bad = [getattr(jnp, test)(one).any() for value, one in made if value.is_of(jnp.inexact)]
-        return [one for _, one in made[: len(carry)]], jnp.any(jnp.stack(is_bad))
+        made = compute(body.outputs, dict(zip(body.inputs, [*consts, *carry, *row], strict=True)))
+        pairs = zip(body.outputs, made, strict=True)
+        is_bad = [getattr(jnp, test)(one).any() for value, one in pairs if value.is_of(jnp.inexact)]
+        return made[: len(carry)], jnp.any(jnp.stack(is_bad))
 
     _, is_bad = jax.lax.scan(iterate, start, rows, length)
     n = int(np.argmax(is_bad))
