@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 
 from benchax.errors import NotMeasured
-from benchax.program.index import TracedOp, Value
+from benchax.program.index import Value
 from benchax.program.jaxpr import is_closed, is_literal, is_program, open_program
 
 Apply = Callable[[Any, list[Any]], Sequence[Any]]
@@ -104,30 +104,20 @@ def shape_of(variable: Any) -> Any:
     return aval.shape, aval.dtype
 
 
-def evaluate(ops: Iterable[TracedOp], known: Mapping[Value, Any]) -> dict[Value, Any]:
-    """Computes these operations from known values, in their order. Under jit, XLA leaves out what isn't needed.
+def compute(values: Sequence[Value], known: Mapping[Value, Any]) -> list[Any]:
+    """Computes values of one body from known ones: only the operations behind them, in their order.
 
     Raises:
         NotMeasured: an operation has effects or calls Python, or a value isn't known.
     """
-    found = dict(known)
-    for op in ops:
+    behind, found = {one for value in values for one in value.behind()}, dict(known)
+    for op in values[0].body.ops if values else ():
+        if not behind.intersection(op.makes):
+            continue
         if op.equation.effects or "callback" in op.name:
             raise NotMeasured("it has effects besides its results, or calls Python")
         made = bind(op.equation, [look_up(found, value) for value in op.reads])
         found.update((value, one) for value, one in zip(op.makes, made, strict=True) if value not in known)
-    return found
-
-
-def compute(values: Sequence[Value], known: Mapping[Value, Any]) -> list[Any]:
-    """Computes values of one body from known ones: only the operations behind them.
-
-    Raises:
-        NotMeasured: as `evaluate`.
-    """
-    behind = {one for value in values for one in value.behind()}
-    ops = [op for op in values[0].body.ops if behind.intersection(op.makes)] if values else []
-    found = evaluate(ops, known)
     return [look_up(found, value) for value in values]
 
 
