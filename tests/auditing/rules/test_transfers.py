@@ -198,7 +198,7 @@ def test_what_is_told_are_the_numbers_and_how_far_apart_float32_has_them() -> No
         pytest.param(np.exp(-(np.linspace(-20, 20, 5001) ** 2)), id="with tails"),
         pytest.param(300.0 + np.sin(np.linspace(0, 200 * np.pi, 5001)), id="equal but for their rounding"),
         pytest.param(np.ones(100) + 1e-15 * RNG.normal(size=100), id="all the same"),
-        pytest.param(DATES_OF_DIGITS[:20], id="few"),
+        pytest.param(DATES_OF_DIGITS[:7], id="few"),
         pytest.param(np.full(50, np.nan), id="none"),
         pytest.param(np.zeros((0, 3)), id="no elements"),
         pytest.param(DATES_OF_DIGITS.astype(np.float32), id="in 32 bits"),

@@ -35,7 +35,7 @@ from benchax.auditing.rule import (
     rule,
 )
 from benchax.auditing.rules.compiling import resized_operations
-from benchax.auditing.rules.transfers import intervals, watch_call
+from benchax.auditing.rules.transfers import OFTEN, intervals, watch_call
 from benchax.auditing.syntax import (
     Place,
     code_of,
@@ -67,8 +67,6 @@ MANY_OPERATIONS, MANY_INSIDE = 100, 1000
 """Operations from one line; more if a package sends them: one call of it, as to set up a sampler, may take hundreds.
 The 46 clean programs that the tests run send at most 119 from a line, next to as many jitted calls, and 89 from a
 package's line."""
-OFTEN_ENTERED, LEAST_EACH = 5, 10
-"""Calls of a function, as in a loop, and operations in each call: then the function is named too."""
 BY_FAR = 5.0
 """Operations for each call of a jitted function: then operations are most of what the program does.
 One of the 46 clean programs has more than 4."""
@@ -162,8 +160,8 @@ def _functions(log: Log, operations: Iterable[Event], least: int) -> list[CallSi
         site
         for site, n in sent.most_common()
         if site not in unfit
-        and len(entries[site]) >= OFTEN_ENTERED
-        and n >= max(MANY_INSIDE if site.is_through_package else least, LEAST_EACH * len(entries[site]))
+        and len(entries[site]) >= OFTEN
+        and n >= (MANY_INSIDE if site.is_through_package else least)
     ]
 
 

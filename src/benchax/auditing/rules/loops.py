@@ -316,9 +316,10 @@ MANY_ITERATIONS, LARGE, LARGE_SHARE = 8, 40, 0.5
 0.14 s longer to build than a loop (jaxlib 0.12.0, CPU, two busy cores)."""
 LONG, SHARE_OF_LONG = 50, 0.1
 """This many iterations make a program long with a smaller share: what a library makes of each can follow the loop, as
-numpyro's densities do."""
+numpyro's densities do. Half and twice of both find the same in the clean programs and those of unrolled-loop."""
 UNIFORM_SHARE = 0.25
-"""Operations of a loop that are in a copy of it with the same shapes in each iteration."""
+"""Operations of a loop that are in a copy of it with the same shapes in each iteration. Half and twice of it find the
+same in the clean programs and those of unrolled-loop."""
 SAVED_S = 2.0
 """The share of building that a short loop could save. Below it, the finding is an info: a warning for one second of
 building was no help (docs/about/field-notes.md)."""
@@ -424,7 +425,8 @@ LOST_S, LEAST_LOST_S = 0.17e-6, 2e-4
 MOST_BYTES = 32 << 20
 """All that is made for all items: with more, a loop can be there to save memory."""
 LEAST_SHARE = 0.5
-"""Operations of an item that are in such products."""
+"""Operations of an item that are in such products. Half of it finds the same in the clean programs and those of
+sequential-map."""
 
 
 @rule(
@@ -478,7 +480,8 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
 # ---- stacked-outputs -------------------------------------------------------------------------------------------------
 
 FEW_NEEDED = 8
-"""At most one byte in eight of a stack is needed."""
+"""At most one byte in eight of a stack is needed. One in four finds the same in the clean programs and those of
+stacked-outputs. One in 16 misses a use of every tenth row."""
 ACCUMULATED = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
 """Reductions that a carry can hold from step to step."""
 REDUCTIONS = (*ACCUMULATED, "argmax", "argmin")
