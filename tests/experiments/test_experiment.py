@@ -328,7 +328,7 @@ def broken(x: Any) -> Any:
             lambda a, b, c, d: jax.lax.sort(a),
             ("f32[64,64]",) * 4,
             "An eager call starts 1 operation one by one; the compiled program has no fusion. ",
-            "It takes f32[64,64], f32[64,64], f32[64,64] and 1 more and gives f32[64,64].",
+            "It takes f32[64,64], f32[64,64], f32[64,64], and 1 more and gives f32[64,64].",
         ),
         (broken, ("f32[8]",), "Its operations and fusions are not known, because ", ""),
     ],

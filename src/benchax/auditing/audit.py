@@ -50,6 +50,7 @@ from benchax.source_files import owner_of, without_folders
 from benchax.units import read_duration, seconds
 
 MAX_TIME_S = 60.0
+"""The default limit: patience, and no measurement."""
 
 
 @guard_keywords()

@@ -34,6 +34,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import with_settings
 from benchax.model import CaseId, Comparison, Estimate, Measurement, Options, Remark, Severity
 from benchax.options import resolve, split_names
+from benchax.printable import list_some
 from benchax.progress import Listener, Progress, show_progress
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
 from benchax.results.inspection import Argument
@@ -409,9 +410,6 @@ def _describe_time(c: Comparison, saved: Estimate) -> str:
 # Compares the eager call of each case with the jitted one: after how many calls does compiling pay?
 
 
-MOST_ARGUMENTS = 3
-
-
 def with_eager(case: Case) -> tuple[Case, ...]:
     """Returns the eager form of the case, and the case. If the function has no eager form, returns only the case."""
     fn = without_jit(case.fn)
@@ -480,6 +478,4 @@ def describe_program(case: Case) -> str:
 
 
 def _list(arguments: Sequence[Argument]) -> str:
-    specs = [each.spec for each in arguments]
-    more = len(specs) - MOST_ARGUMENTS
-    return ", ".join(specs[:MOST_ARGUMENTS]) + (f" and {more} more" if more > 0 else "") or "nothing"
+    return ", ".join(list_some([each.spec for each in arguments], 3)) or "nothing"

@@ -43,6 +43,7 @@ from benchax.units import read_duration, size
 LEAST_S = 0.05
 """The least recording time for a function without `runs`, so that rare disturbances weigh little."""
 LEAST_RUNS, MOST_RUNS = 3, 1000
+"""A median of fewer runs is one of the two ends; more make a trace large."""
 STEP = "benchax"
 """Name of the annotation around each run."""
 

@@ -188,6 +188,7 @@ WINDOW_STEPS, WINDOW_GLANCES, LEAST_WINDOW_S, MOST_WINDOW_S = 5, 10, 0.2, 5.0
 """The length of a window: this many steps, but also this many times the duration of the recordings at its ends. Those
 recordings slow the program down. The last two are the least and most seconds of a window."""
 LEAST_RUNS = 2
+"""Between two looks: with fewer, their distance has no length of a run in it."""
 GLANCE_S = 2e-3
 """The least duration of a recording between two windows; otherwise it takes two steps."""
 GLANCES = 4
@@ -262,6 +263,7 @@ MOST_MARKS = 1000
 MOST_TIMES = 12
 """A program that is still compiling is recorded for longer, up to this many times the requested duration."""
 LOOK_EVERY_S = 0.25
+"""A thread that waits costs nothing in between."""
 _THEIRS = ("start_trace", "trace")
 
 

@@ -113,6 +113,7 @@ MOST_PROFILE_BYTES = 16 * 2**20
 """The sampler keeps up to this much of JAX's data on lines until the end. A reading has 1 kB, or more if there are many
 stacks."""
 INTERVAL_S = 0.01
+"""Seconds between two readings of the memory, or more: `MOST_SHARE` limits what they cost."""
 MOST_SHARE = 0.02
 """The share of the time that readings may take."""
 LINES_SHARE = 0.005
@@ -290,6 +291,7 @@ def annotate(name: str, **stats: Any) -> None:
 
 
 STACK_INTERVAL_S = 0.005
+"""Seconds between two samples of the stack, or more: the share below limits what they cost."""
 MOST_STACK_SHARE = 0.003
 """The default share of the time that samples can take. On a busy machine the program loses about twice as much again:
 it gives Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time
@@ -299,6 +301,7 @@ FIRST_COST_S = 1e-4
 RECENT = 0.1
 """The weight of the last sample in what the next one is expected to cost."""
 SWITCH_S = 0.0005
+"""Python's switch interval while samples are taken (docs/about/decisions.md)."""
 MOST_FRAMES = 16
 """This many of the user's innermost frames are kept."""
 
@@ -440,6 +443,7 @@ class _Place(NamedTuple):
 
 
 MOST_PLACES = 20_000
+"""Instructions of Python whose place is remembered: a limit of memory."""
 _places: dict[tuple[int, int], _Place] = {}
 _FOR = opcode.opmap["FOR_ITER"]
 _JUMPS = {opcode.opmap[name] for name in ("JUMP_BACKWARD", "RESUME")}

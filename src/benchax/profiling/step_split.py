@@ -457,6 +457,7 @@ def _only_called_in(host: HostThread, begin: Ints, end: Ints, at: int) -> tuple[
 # ---- samples of the program's own Python ------------------------------------------------------------------------
 
 MOST_LINES = 5
+"""A limit of the display."""
 ON_PROCESSOR = 0.5
 """A thread that had the processor for less than this share of the time was waiting."""
 LATE_PS = int(0.002 * PS)

@@ -138,6 +138,7 @@ def _loop_of(module: str, stack: tuple[str, ...]) -> str:
 
 
 MOST_PASSES = 3
+"""A limit of the display."""
 
 
 class PassCall(NamedTuple):

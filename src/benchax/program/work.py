@@ -509,6 +509,7 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
 
 
 MOST_OPERATIONS = 20_000
+"""A limit of the display, and of the memory for it."""
 OPAQUE = "it can't be inspected"
 
 

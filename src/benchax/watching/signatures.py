@@ -31,6 +31,7 @@ from benchax.watching.frames import JaxCall
 MOST = 1000
 """Attributes of one argument."""
 DEEPEST = 20
+"""How far attributes of attributes are followed: a limit of time."""
 HIDDEN = "_pytree__"
 """What flax.nnx keeps for itself in each module."""
 

@@ -297,6 +297,7 @@ FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
 watched call takes ten times as long. So a program that does nothing but call loses 8 % of its time to later windows:
 0.9 of 11."""
 LEAST_PAUSE_S = 5.0
+"""However short the time is for which calls are watched: a window changes JAX's configuration twice."""
 ENOUGH: dict[Kind, int] = {"call": 2000, "operation": 5000, "read": 20_000}
 """A window stays open until it has seen this many of one kind: a program that compiles at first makes few calls. Rules
 ask for as many: small-calls for 2000 calls, and eager-operations and element-reads for 1000 operations of one line,

@@ -307,6 +307,7 @@ except ImportError:  # Windows, which does not tell
 FRESH_BYTES = 32 << 20
 """glibc maps larger blocks again each time (its M_MMAP_THRESHOLD grows up to this)."""
 FAULTING_CALLS = 3
+"""Counted together, since a fault of something else may fall into one of them."""
 FAULTED_SHARE = 0.5
 """The share of the pages of the outputs that must have been faulted in. Outputs of 64 MiB faulted in all of theirs, and
 none with the argument donated (docs/about/decisions.md)."""

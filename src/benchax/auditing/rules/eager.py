@@ -86,6 +86,7 @@ FASTEST = 50e9
 """Bytes a second: one core of a CPU copies no faster, so that the time is a lower bound. NumPy copies 1 MiB in the
 caches at 38 GB/s, and 64 MiB at 10 GB/s (two busy cores)."""
 ROUNDS = 200
+"""Calls that are timed together, about a millisecond: the quickest of five such times counts."""
 
 
 def operations_of(e: ProgramEvidence) -> list[Event]:

@@ -47,6 +47,8 @@ MOST_OPS = 40
 """Operations behind a choice, a limit of time. Half and twice of it find the same in the clean programs and those of
 where-gradient."""
 POINTS = (0.0, 1.0, -1.0, 0.5, 2.0, 4.0, -4.0, 10.0, -10.0)
+"""Numbers at which elementary functions begin, end, or have no derivative (0 and ±1), and some on both sides of
+them."""
 APART = 0.77, 0.39
 """The first of several inputs, and the distance from each to the next: no two are alike, or one of `POINTS`."""
 

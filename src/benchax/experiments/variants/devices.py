@@ -86,6 +86,7 @@ from benchax.units import count, number, percent, plural, size
 from benchax.workers.task import Say
 
 MOST_DEVICES = 64
+"""Fake ones share the cores of this machine: a limit of time."""
 # Fewer than six readings have no two that enclose the median with 95 %.
 LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
@@ -380,6 +381,7 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 """So that one fake device is about one core."""
 MICRO_BATCHES = (1, 2, 4, 8)
 TRIAL_S = 0.2
+"""For each stage: a limit of time."""
 MOST_SLOWDOWN = 1.2
 """Fake devices that slow one another down further than this stand for no devices."""
 

@@ -263,6 +263,7 @@ POLICIES = (
 )
 SEGMENTS, ONLY, SAVE = "segments", "only", "save"
 LEAST_OPERATIONS = 4
+"""Fewer can't be cut into two segments of two."""
 WHOLE = "a checkpoint around the whole function"
 
 

@@ -143,6 +143,7 @@ def _returns(label: str, m: Measurement) -> Facts:
 # ---- the persistent compilation cache -------------------------------------------------------------------------------
 
 USUAL_PAIRS, LEAST_PAIRS, MOST_PAIRS = 6, 4, 1000
+"""Pairs of processes. Six readings are the fewest with two that enclose the median with 95 %."""
 USUAL_THRESHOLD_S = 1.0
 """The default of `jax_persistent_cache_min_compile_time_secs` in JAX."""
 
