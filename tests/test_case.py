@@ -444,6 +444,17 @@ def test_the_gradient_is_with_respect_to_the_first_floats_that_are_not_static() 
     np.testing.assert_array_equal(jax.jit(case.fn, static_argnums=1)(jnp.arange(2), 3.0, jnp.ones(2)), [3.0, 3.0])
 
 
+@pytest.mark.parametrize("args", [(2.0,), ({"w": jnp.ones(2), "b": 0.5}, jnp.ones(2))])
+def test_a_number_of_python_is_differentiated_eagerly_as_it_is_under_jit(args: Any) -> None:
+    """The eager gradient was with respect to another argument, and the compiled one was called wrong."""
+    case = make_case(lambda *args: sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(args)), args, mode="grad")
+
+    eager, compiled = case.fn(*args), jax.jit(case.fn)(*args)
+
+    assert jax.tree.structure(eager) == jax.tree.structure(compiled) == jax.tree.structure(args[0])
+    assert jax.tree.all(jax.tree.map(jnp.allclose, eager, compiled))
+
+
 @pytest.mark.parametrize(("fn", "spec"), [(lambda x: 2 * x, "f32[8]"), (lambda n: n.sum(), "i32[8]")])
 def test_what_is_no_loss_fails_while_it_is_traced(fn: Any, spec: str) -> None:
     m = benchax.bench(fn, spec, mode="grad", **SHORT)

@@ -459,10 +459,11 @@ def floats_of(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
 
     for i, tree in enumerate(args):
         leaves = jax.tree.leaves(tree)
-        are_floats = [isinstance(x, jax.Array) and jax.numpy.issubdtype(x.dtype, jax.numpy.floating) for x in leaves]
+        # Python's own floats count: under jit, they are arrays as well.
+        are_floats = [jax.numpy.issubdtype(getattr(x, "dtype", type(x)), jax.numpy.floating) for x in leaves]
         if i not in static and leaves and all(are_floats):
             return i
-    raise TypeError("no positional argument consists of float arrays, which a gradient needs")
+    raise TypeError("no positional argument consists of floats, which a gradient needs")
 
 
 # ---- work ------------------------------------------------------------------------------------------------------------

@@ -272,7 +272,7 @@ def test_it_is_jaxs_own_gradient_in_the_first_argument_of_floats(fn, args, argum
         (lambda x: x.sum() > 0, "f32[4]", r"returns bool\[\]"),
         (lambda x: (x.sum(), x), "f32[4]", "returns 2 arrays in a structure"),
         (lambda x: {"loss": x.sum()}, "f32[4]", "returns 1 arrays in a structure"),
-        (lambda x: jnp.float32(0) * x.sum(), "i32[4]", "no positional argument consists of float arrays"),
+        (lambda x: jnp.float32(0) * x.sum(), "i32[4]", "no positional argument consists of floats"),
     ],
 )
 def test_what_is_no_loss_of_floats_is_refused(fn, spec: str, why: str) -> None:
