@@ -25,6 +25,7 @@ from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error
+from benchax.source_trees import tree_of
 from benchax.specs import is_spec, parse_spec
 
 A_FUNCTION = "benchax run jax.numpy:sort f32[1000000]"
@@ -321,8 +322,9 @@ def suggest_for_file(file: Path) -> str:
 
 def _functions(file: Path) -> list[ast.FunctionDef]:
     """Those that the file defines for others, in their order."""
-    try:
-        body = ast.parse(file.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):  # whoever imports it says so
-        return []
-    return [node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    tree = tree_of(str(file))
+    return (
+        [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+        if tree
+        else []
+    )

@@ -182,7 +182,7 @@ def test_a_function_with_operations_that_none_had_before_says_so(monkeypatch: py
 
 @pytest.mark.parametrize("has_cache", [False, True])
 def test_the_work_is_done_once_and_writes_nothing_to_a_persistent_cache(has_cache, monkeypatch) -> None:
-    monkeypatch.setattr(stages, "is_cache_on", lambda: has_cache)
+    monkeypatch.setattr(stages, "why_cache_off", lambda: None if has_cache else "no folder is set")
     monkeypatch.setattr(stages, "_program", lambda x: jnp.tanh(x))
     stages.do_first_work.cache_clear()
 

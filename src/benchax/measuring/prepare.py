@@ -31,7 +31,6 @@ import numpy as np
 from jax import lax
 
 from benchax.case import Case
-from benchax.environment import jax_config
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.machine.noise import paused_gc, timed
 from benchax.measuring import program as programs
@@ -47,18 +46,10 @@ from benchax.program.jaxpr import every_equation
 from benchax.program.work import count_devices, counts
 from benchax.static_leaves import drop
 from benchax.units import plural, seconds
-from benchax.watching.compiles import CompileLog, watch_compiles
+from benchax.watching.compiles import CompileLog, watch_compiles, why_cache_off
 
 Enter = Callable[[str], None]
 """Told the name of each step before it begins."""
-
-
-def is_cache_on() -> bool:
-    """Is there a persistent cache of JAX's, which a program would be written to?"""
-    settings = jax_config(jax.config)
-    return (
-        bool(settings.get("jax_compilation_cache_dir")) and settings.get("jax_enable_compilation_cache", True) is True
-    )
 
 
 @dataclass(frozen=True)
@@ -171,7 +162,7 @@ class Prepared:
         elif log.cache_hits:
             self.cache = "hit"
         else:
-            self.cache = "miss" if is_cache_on() else "off"
+            self.cache = "miss" if why_cache_off() is None else "off"
 
     @property
     def traced(self) -> jax.stages.Traced | None:
@@ -369,7 +360,7 @@ def do_first_work() -> None:
         lowered = jax.jit(_program).lower(np.ones((2, 2), np.float32))
         # The persistent cache belongs to the user, and JAX decides at the first compilation of a process whether there
         # is one.
-        if not is_cache_on():
+        if why_cache_off() is not None:
             lowered.compile()
 
 

@@ -184,7 +184,7 @@ def watch_cache() -> Iterator[CacheUse]:
 
     def on_step(step: CompileEvent) -> None:
         if step.kind == "compile":
-            is_too_quick = _why_off() is None and step.elapsed_s < jax.config.values[_LEAST_S]
+            is_too_quick = why_cache_off() is None and step.elapsed_s < jax.config.values[_LEAST_S]
             fate = step.fate or ("too quick" if is_too_quick else "not kept")
             found.programs.append(CachedProgram(step.fun_name, fate, step.elapsed_s))
 
@@ -199,7 +199,7 @@ def watch_cache() -> Iterator[CacheUse]:
 
 def _complete(found: CacheUse) -> None:
     found.directory = _directory()
-    found.why_off = _why_off()
+    found.why_off = why_cache_off()
     found.is_enabled = found.why_off is None
     found.min_compile_time_s = jax.config.values[_LEAST_S]
     found.min_entry_size_bytes = jax.config.values["jax_persistent_cache_min_entry_size_bytes"]
@@ -212,7 +212,8 @@ def _directory() -> str | None:
     return jax.config.values["jax_compilation_cache_dir"] or None
 
 
-def _why_off() -> str | None:
+def why_cache_off() -> str | None:
+    """Why no program is read from or written to JAX's persistent cache; None if there is one."""
     if _directory() is None:
         return "no folder is set"
     return None if jax.config.values["jax_enable_compilation_cache"] else "jax_enable_compilation_cache is False"
