@@ -198,6 +198,11 @@ def test_a_file_without_benchmarks_is_told_what_measures_it(tmp_path: Path) -> N
         ("raise SystemExit(3)", "SystemExit: 3", "raise SystemExit(3)"),
         ("def g():\n    return 1 / 0\ng()", "ZeroDivisionError: division by zero", "return 1 / 0"),
         ("import benchax\n@benchax.benchmark(n=3)\ndef f(n): ...", "UsageError: parameter 'n' of", "benchmark(n=3)"),
+        (
+            "class Mute(Exception):\n    def __str__(self): raise KeyError\nraise Mute",
+            "Mute: <exception str",
+            "raise Mute",
+        ),
         ("# \x00", "", ""),
     ],
 )

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from benchax.case import Benchmark, Case, benchmark_of, check_work, make_case, param_value
-from benchax.errors import UsageError, one_of
+from benchax.errors import UsageError, one_of, text_of
 from benchax.model import CaseId, Failure
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error
@@ -271,7 +271,7 @@ def import_file(file: Path, name: str = "") -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"{file} cannot be imported: {type(error).__name__}: {cap(str(error))}") from error
+        raise UsageError(f"{file} cannot be imported: {type(error).__name__}: {cap(text_of(error))}") from error
     return module
 
 
@@ -282,7 +282,7 @@ def _import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"cannot import the module {name!r}: {type(error).__name__}: {cap(str(error))}",
+            f"cannot import the module {name!r}: {type(error).__name__}: {cap(text_of(error))}",
             "an installed module or one in this folder",
         ) from error
 

@@ -135,9 +135,17 @@ class NotMeasured(BenchaxError):
     """
 
 
+def text_of(error: BaseException) -> str:
+    """The text of an error. If that raises, as the user's own classes can, it is what Python prints then."""
+    try:
+        return str(error)
+    except Exception:
+        return "<exception str() failed>"
+
+
 def reason_of(error: BaseException) -> str:
     """In one line, to complete "because …": the problem of an error of ours, else the type and the text."""
-    text = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
+    text = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {text_of(error)}"
     return " ".join(text.split())
 
 

@@ -117,6 +117,19 @@ def test_an_error_without_a_frame_of_the_user_has_no_line():
     assert explain(IndexError("list index out of range")) is None
 
 
+def test_an_error_whose_text_raises_is_a_failure_like_any_other():
+    class MuteError(Exception):
+        def __str__(self):
+            raise KeyError
+
+    def mute(x):
+        raise MuteError
+
+    failure = bench(mute, "f32[4]", store="off").failure
+
+    assert failure.message.startswith("MuteError: <exception str() failed> (at ")
+
+
 def test_a_call_without_inputs_is_told_where_inputs_are_given():
     failure = bench(lambda x, y: x + y, 1.0, stages="build", store="off").failure
 

@@ -131,7 +131,7 @@ FAULTS: dict[str, tuple[Callable[[Say], Any], dict[str, float], str, str, str]] 
     "a long error": (
         running(lambda: raise_error(ValueError("y" * 50_000_000))), {}, "error", "run", "[50,000,012 characters in",
     ),
-    "an error without text": (running(raise_what_has_no_text), {}, "error", "run", "Mute, which cannot be shown as"),
+    "an error without text": (running(raise_what_has_no_text), {}, "error", "run", "Mute: <exception str() failed>"),
     "no memory, NumPy": (running(lambda: np.ones(2**37)), {}, "out_of_memory", "run", "Unable to allocate 1.00 TiB"),
     "no memory, JAX": (running(lambda: jnp.ones((2**19, 2**19))), {}, "out_of_memory", "run", "RESOURCE_EXHAUSTED"),
     "closes descriptors": (

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import jax.scipy
 from jax.core import Tracer
 
-from benchax.errors import BenchaxError
+from benchax.errors import BenchaxError, text_of
 from benchax.measuring.program import advise_on_unrun
 from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
@@ -95,7 +95,7 @@ _ADVICE: tuple[tuple[Callable[[BaseException, str], object], FailureKind, str], 
 
 def _judge(error: BaseException) -> tuple[FailureKind, str]:
     """(kind, advice)"""
-    text = str(error)
+    text = text_of(error)
     if (explained := explain(error)) is not None:
         return "error", explained.advice
     if advice := advise_on_unrun(error):
@@ -114,7 +114,7 @@ def _is_bad_output(error: BaseException, text: str) -> bool:
 
 
 def _is_bad_argument(error: BaseException) -> bool:
-    text = str(error)
+    text = text_of(error)
     return isinstance(error, TypeError) and ("as an abstract array" in text or "not a valid JAX type" in text)
 
 
@@ -129,11 +129,11 @@ def _advise_on_argument(text: str) -> str:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
-        return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
-    if _is_bad_argument(error) and (path := _PATH.search(str(error))) and (kind := _TYPE.search(str(error))):
+        return text_of(error).partition("\n\nhint:")[0].replace("\n", "; ")
+    if _is_bad_argument(error) and (path := _PATH.search(text_of(error))) and (kind := _TYPE.search(text_of(error))):
         return f"{type(error).__name__}: jax.jit does not take {path[1].rstrip('.')}, a {kind[1]}"
     # JAX's messages can fill pages. The first sentence says what happened, and the traceback keeps the rest.
-    first_line, _, rest = str(error).strip().partition("\n")
+    first_line, _, rest = text_of(error).strip().partition("\n")
     if first_line.endswith(":"):
         # The announced list belongs to the sentence: the sizes that vmap found, and for which arguments.
         lines = cap(rest, LONGEST_TRACEBACK).splitlines()
@@ -216,7 +216,7 @@ def explain(error: BaseException) -> TracerError | None:
         return None
     text, node, frame = _failing_expression(error) or ("", None, None)
     text = " ".join(text.split())
-    named = _ARGUMENT.search(str(error))
+    named = _ARGUMENT.search(text_of(error))
     argument = f"the argument {named[1]}" if named else _size_name(node, frame) or "the argument"
     unknown = f"The value of {argument} is not known while tracing"
     if use in ("value", "library") and (names := _counterpart(node, frame)):
@@ -239,7 +239,7 @@ def explain(error: BaseException) -> TracerError | None:
 
 
 def _use(error: BaseException) -> TracedUse | None:
-    text = str(error)
+    text = text_of(error)
     if isinstance(error, jax.errors.NonConcreteBooleanIndexError) or _SELECTION.search(text):
         return "selection"
     if isinstance(error, TypeError) and _SIZED_SEQUENCE.search(text):

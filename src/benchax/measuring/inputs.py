@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from benchax.case import Case, check_work
-from benchax.errors import NotMeasured, UsageError
+from benchax.errors import NotMeasured, UsageError, reason_of
 from benchax.keywords import positional_names
 from benchax.measuring import state
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, spec_of
@@ -387,4 +387,4 @@ def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
     except UsageError as error:
         raise NotMeasured(f"its function returned no valid amounts: {error.problem}") from error
     except Exception as error:
-        raise NotMeasured(f"its function raised {type(error).__name__}: {error}") from error
+        raise NotMeasured(f"its function raised {reason_of(error)}") from error

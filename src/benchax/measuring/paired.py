@@ -169,7 +169,7 @@ class VersionFailed(Exception):
     """A side that cannot be run; `cause` says why."""
 
     def __init__(self, side: int, cause: BaseException, stage: str) -> None:
-        super().__init__(str(cause))
+        super().__init__(side, cause, stage)
         self.side, self.cause, self.stage = side, cause, stage
 
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import jax
 
 from benchax.case import Case
-from benchax.errors import NotMeasured, UsageError
+from benchax.errors import NotMeasured, UsageError, text_of
 from benchax.measuring.inputs import Inputs, is_plain
 from benchax.measuring.state import holds_objects
 from benchax.source_files import owner_of
@@ -119,7 +119,7 @@ def refuse_result(result: Any) -> Any:
 
 def advise_on_unrun(error: BaseException) -> str:
     """Says what to pass instead, if JAX raised `error` because a jitted function returned such an object."""
-    named = _TYPE_IN_ERROR.search(str(error))
+    named = _TYPE_IN_ERROR.search(text_of(error))
     kind = next((kind for kind in KINDS if named and named[1] == kind.made.__name__), None)
     if kind is None:
         return ""
@@ -286,7 +286,7 @@ def as_reason(what: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200]
+    return (text_of(error).splitlines() or [""])[0][:200]
 
 
 def unwrapped(stage: Any, kind: type) -> Any:

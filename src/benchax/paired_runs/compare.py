@@ -29,6 +29,7 @@ from benchax.discovery import collect, matches
 from benchax.environment import capture
 from benchax.errors import StoreError, UsageError, one_of
 from benchax.keywords import guard_keywords
+from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import check, resolve
@@ -141,11 +142,9 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
 
 def _why_not_sent(label: str, case: Case) -> Failure | None:
     try:
-        pickling.dumps(case.fn, lambda buffer: None)
-    except Exception as error:  # pickling raises what it likes, and it is told
-        problem = f"{label} cannot be sent to a worker process: {type(error).__name__}: {error}"
-        hint = "open files, locks and connections inside the function"
-        return Failure("error", f"start of {label}", problem, hint)
+        pickling.pack_argument(case.fn, label)
+    except UsageError as error:
+        return diagnose(error, f"start of {label}")
     return None
 
 

@@ -40,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.discovery import MODULE_PREFIX, import_file
-from benchax.errors import UsageError
+from benchax.errors import UsageError, reason_of
 
 # The class of jitted functions has no public name.
 _Jitted: Any = type(jax.jit(lambda: None))
@@ -97,7 +97,7 @@ def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]
         return [content, *beside]
     except Exception as error:
         raise UsageError(
-            f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
+            f"{name} cannot be sent to a worker process: {reason_of(error)}",
             "a function and inputs that cloudpickle can pickle",
             "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself instead of its "
             "compiled program, and open files, locks and connections inside the function",

@@ -201,16 +201,9 @@ class Running:
         except Closed:
             os._exit(0)
         except BaseException as error:
-            failure = _failure(error, self.stage)
+            failure = diagnose(error, self.stage)
             doubt = "memory ran out" if failure.kind == "out_of_memory" else ""
             return {"failure": encode_value(failure, Failure), "doubt": doubt}, ()
-
-
-def _failure(error: BaseException, stage: str) -> Failure:
-    try:
-        return diagnose(error, stage)
-    except BaseException:  # an error whose own text raises
-        return Failure("error", stage, f"{type(error).__name__}, which cannot be shown as text")
 
 
 def _limit_memory(beyond: int | None) -> tuple[int, int]:
