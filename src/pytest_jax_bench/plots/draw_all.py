@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 import cloudpickle
 import numpy as np
 
-from benchax.errors import BenchaxError, UsageError, one_of, reason_of, require
+from benchax.errors import BenchaxError, UsageError, one_of, reason_of, require, text_of
 from benchax.grouping import group_by
 from benchax.reporting.document import Chart
 from benchax.reporting.figures import draw_together
@@ -273,7 +273,7 @@ def draw_custom(function: Plot, data: pictures.Rows, path: Path) -> Path | None:
         except BaseException as error:  # pytest.fail and sys.exit raise what is no Exception
             frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
             where = f" ({Path(frames[0].filename).name}:{frames[0].lineno})" if frames else ""
-            text = " ".join(str(error).split())[:300]
+            text = " ".join(text_of(error).split())[:300]
             raise CustomPlotFailed(f"{name} raised {type(error).__name__}{where}" + f": {text}" * bool(text)) from error
     if figure is None and returned is not None:
         raise CustomPlotFailed(f"{name} returned a {type(returned).__name__}, expected a matplotlib figure or None")
