@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -168,24 +167,6 @@ def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: 
     assert workers
     _, alive = psutil.wait_procs(workers, timeout=10)
     assert alive == []
-
-
-@pytest.mark.slow
-def test_no_process_outlives_a_command_that_was_killed(project: Path) -> None:
-    (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
-    running = subprocess.Popen(command("grid", "mishaps.py"), cwd=project, stderr=subprocess.PIPE, text=True)
-    assert running.stderr is not None
-    while "never_ends" not in running.stderr.readline():
-        assert running.poll() is None
-    workers = psutil.Process(running.pid).children(recursive=True)
-
-    running.kill()
-    running.communicate()
-
-    assert workers
-    until = time.monotonic() + 10
-    while any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers):
-        assert time.monotonic() < until
 
 
 @pytest.mark.slow

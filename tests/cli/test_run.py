@@ -23,7 +23,6 @@ from source_tree import PACKAGE
 
 import benchax as package
 from benchax import codec
-from benchax.measuring import prepare as stages
 from benchax.model import Measurement
 from benchax.store.database import open_store
 
@@ -478,17 +477,6 @@ def test_an_interrupt_keeps_and_shows_what_is_finished(
     assert marked(tmp_path) == []
 
 
-@pytest.mark.slow
-def test_a_killed_run_keeps_its_finished_rows(until_second_case: Started, tmp_path: Path) -> None:
-    process = until_second_case()
-
-    process.kill()
-    process.communicate(timeout=60)
-
-    assert process.returncode == -signal.SIGKILL
-    assert [m.case.name for m in package.load(tmp_path / ".benchmarks")] == ["quick"]
-
-
 def test_an_interrupt_before_the_first_case_ends_with_130_too(tmp_path: Path) -> None:
     write(tmp_path / "bench_it.py", "os.kill(os.getpid(), signal.SIGINT)\n" + GOOD)
 
@@ -496,51 +484,6 @@ def test_an_interrupt_before_the_first_case_ends_with_130_too(tmp_path: Path) ->
 
     assert (done.code, done.out) == (130, "")
     assert "Traceback" not in done.err
-
-
-@pytest.mark.slow
-def test_a_crash_in_a_cold_process_costs_one_row(tmp_path: Path) -> None:
-    write(
-        tmp_path / "bench_it.py",
-        """
-@benchax.benchmark(args=("f32[8]",))
-def crashes(x):
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-@benchax.benchmark(args=("f32[8]",))
-def survives(x):
-    return x + 1
-""",
-    )
-
-    done = process("run", *SHORT, "--cold-process", "--json", cwd=tmp_path)
-
-    crashed, survived = done.rows
-    assert done.code == 2
-    assert crashed.failure is not None
-    assert (crashed.failure.kind, crashed.failure.stage) == ("crashed", "trace")
-    assert crashed.failure.message.startswith("the process was killed by SIGSEGV in trace (at ")
-    assert (survived.failure, survived.stages.cold) == (None, "process")
-    assert list(package.load(tmp_path / ".benchmarks")) == done.rows
-
-
-# ---- several processes ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_readings_of_several_processes_have_an_interval_between_them(tmp_path: Path) -> None:
-    write(
-        tmp_path / "bench_square.py",
-        "import benchax\n@benchax.benchmark(args=('f32[64]',))\ndef square(x): return x * x\n",
-    )
-
-    done = process("run", *QUICK, "--processes", "3", "--json", cwd=tmp_path)
-    shown = process("show", "last", cwd=tmp_path)
-
-    assert done.code == 0, done.err
-    (row,) = done.rows
-    assert {(s.timer, s.process) for s in row.samples} >= {("wall", 0), ("wall", 1), ("wall", 2)}
-    assert "95 % interval for a later run" in " ".join(shown.out.split())
 
 
 # ---- a first answer, and where it is -----------------------------------------------------------------------------
@@ -567,31 +510,6 @@ def test_quick_is_one_timer_in_one_process_and_says_what_it_leaves_out(benchax: 
     (stored,) = open_store(project / ".benchmarks").rows()
     told = f"run {stored.run_id[:12]}: 1 row in .benchmarks/benchax.db, on {stored.host} · cpu"
     assert done.err.splitlines()[-2].startswith(told)
-
-
-MANY = """
-import benchax
-import jax.numpy as jnp
-@benchax.benchmark(args=lambda n: (f"f32[{n}]",), n=range(40, 50))
-def many(x):
-    return jnp.tanh(x) * 2 + 1
-"""
-
-
-@pytest.mark.slow
-def test_a_run_of_many_cases_keeps_few_programs(
-    benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An eager reference leaves three for each case."""
-    (project / "bench_many.py").write_text(MANY)
-    monkeypatch.setattr(stages, "MOST", 6)
-    monkeypatch.setattr(stages, "_kept", stages.count_programs())
-    before = stages.count_programs()
-
-    done = benchax("run", "--quick", "--max-time", "0.01", "--min-time", "0.001")
-
-    assert done.code == 0
-    assert stages.count_programs() - before < 15
 
 
 def test_what_is_said_beside_quick_holds(benchax: Benchax, project: Path) -> None:

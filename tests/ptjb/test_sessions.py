@@ -405,20 +405,6 @@ def test_options_of_benchax_and_of_the_plugin_stand_in_configurations_in_either_
     assert "ptjb_plot_xaxis" in ptjb.run(code=4).text
 
 
-def test_warnings_that_are_errors_do_not_cost_a_row(ptjb) -> None:
-    ptjb.write(test_a=TWO)
-    ptjb.pytester.makeini("[pytest]\nfilterwarnings = error\n")
-    session = ptjb.run()
-    (file,) = ptjb.output.rglob("*.csv")
-    with file.open("ab") as stream:
-        stream.write(b"  1  half of a li")  # killed while it was written
-
-    session = ptjb.run()
-
-    assert [row["run_id"] for row in session.rows()] == [0, 1]
-    assert any("test_two" in line and "1 damaged line is made a comment" in line for line in session.table)
-
-
 @pytest.mark.serial  # a neighbour may hide the difference
 def test_jit_loops_times_the_function_inside_a_program(ptjb) -> None:
     ptjb.write(
