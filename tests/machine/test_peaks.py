@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from measurement_strategies import measured
 
 from benchax import kept_peaks as kept
-from benchax.errors import BenchaxError, NotMeasured
+from benchax.errors import NotMeasured
 from benchax.kept_peaks import file_of, keep_peaks, kept_peaks
 from benchax.machine import peaks as module
-from benchax.machine.peaks import NO_PEAKS, matmul_type, peaks, roofline, timing_of
-from benchax.model import Absent, CaseId, Environment, Failure, Measurement, Memory, Samples
-from benchax.options import resolve
-from benchax.results.inspection import Counts, Inspection, Peaks, Place, Timing
+from benchax.machine.peaks import NO_PEAKS, matmul_type, peaks, roofline
+from benchax.model import Absent, Memory
+from benchax.results.inspection import Counts, Inspection, Peaks, Place
 
 
 @pytest.fixture
@@ -155,12 +155,13 @@ PEAKS = Peaks(1e9, 2**26, 4e9, 2**18, {"f32": 1e12})
 COUNTS = Counts(flops=2e9, transcendentals=None, bytes_accessed=4e6, is_exact=True)
 NO_MATMUL = replace(PEAKS, matmul_flops_per_s={}, absent=(Absent("matmul_flops_per_s.f32", "OOM"),))
 FOUND = Inspection("f", "", Place(), counts=COUNTS, memory=Memory(predicted_peak_bytes=2**27))
+TIMED = measured(elapsed_s=(8e-3,))
 
 
 def test_bytes_and_operations_take_what_the_rates_say() -> None:
-    found = roofline(FOUND, PEAKS, Timing("wall", 8e-3))
+    found = roofline(FOUND, PEAKS, TIMED)
     small = roofline(replace(FOUND, memory=Memory(predicted_peak_bytes=2**16)), PEAKS)
-    partly = roofline(replace(FOUND, counts=replace(COUNTS, is_exact=False)), PEAKS, Timing("wall", 8e-3))
+    partly = roofline(replace(FOUND, counts=replace(COUNTS, is_exact=False)), PEAKS, TIMED)
 
     assert (found.bytes_s, found.flops_s) == (4e-3, 2e-3)
     assert (found.roof_s, found.is_memory_bound, found.share) == (4e-3, True, 0.5)
@@ -187,7 +188,7 @@ def test_bytes_and_operations_take_what_the_rates_say() -> None:
     ],
 )
 def test_what_is_missing_has_a_reason(found: Inspection, peaks: Peaks | None, what: str, why: str) -> None:
-    roof = roofline(found, peaks, Timing("wall", 1.0))
+    roof = roofline(found, peaks, TIMED)
 
     assert getattr(roof, what) is None
     assert roof.why_absent(what) == why
@@ -205,12 +206,3 @@ def test_what_is_missing_has_a_reason(found: Inspection, peaks: Peaks | None, wh
 )
 def test_the_matmul_of_the_program_chooses_the_rate(hlo: str, dtype: str) -> None:
     assert matmul_type(replace(FOUND, hlo=hlo)) == dtype
-
-
-def test_a_case_without_a_time_is_an_error_that_says_why() -> None:
-    row = Measurement(CaseId("f"), Environment("h", "o", "p"), resolve(), "run", "2026-01-01T00:00:00")
-    samples = Samples("wall", 1, (1e-3,) * 9)
-
-    assert timing_of(replace(row, samples=(samples,))).median_s == 1e-3
-    with pytest.raises(BenchaxError, match="f was not timed: run: it crashed"):
-        timing_of(replace(row, failure=Failure("crashed", "run", "it crashed")))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measurement_strategies import measured
 from rich.console import Console
 
 import benchax
@@ -52,7 +53,6 @@ from benchax.results.inspection import (
     Roofline,
     Stage,
     TextDifference,
-    Timing,
 )
 
 FOUND = Inspection(
@@ -76,7 +76,10 @@ FOUND = Inspection(
     collectives=Collectives((Collective("all-reduce", "a", 64, "{{0,1}}", 2, None),), 2),
     remarks=(Remark("warned", "warning", "JAX warned: of something"),),
 )
-ROOF = Roofline(2e-3, 1e-3, 1e10, 2**20, 2e9, "f32", False, Timing("wall", 4e-3, 3.9e-3, 4.1e-3))
+
+
+TIMED = measured(elapsed_s=(3.9e-3, 4.0e-3, 4.1e-3, 3.9e-3, 4.0e-3, 4.1e-3))
+ROOF = Roofline(2e-3, 1e-3, 1e10, 2**20, 2e9, "f32", False, TIMED)
 
 
 BARE = Inspection("f", "", Place(), absent=(Absent("counts", "no program"), Absent("jaxpr", "it is a Compiled")))
@@ -111,8 +114,8 @@ SHOWN: dict[str, Document] = {
     "counts with restrictions are at least": inspection.document(dataclasses.replace(FOUND, counts=PARTLY)),
     "a number of devices that is not known": inspection.document(UNKNOWN_DEVICES),
     "a roofline with a time": roof(),
-    "a roofline without a time": roof(timing=None),
-    "above the roof": roof(timing=Timing("wall", 1e-3)),
+    "a roofline without a time": roof(timed=None),
+    "above the roof": roof(timed=measured(elapsed_s=(1e-3,))),
     "a roofline of what is counted": roof(is_at_least=True),
     "a rate is missing": roof(flops_s=None, absent=(Absent("flops_s", "x64 is off"),)),
     "compute-bound": roof(bytes_s=1e-4),

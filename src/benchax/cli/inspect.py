@@ -151,7 +151,7 @@ def _document(case: Case, found: Inspection, parts: Sequence[str], full: bool, t
 
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
-    from benchax.machine.peaks import matmul_type, peaks, roofline, timing_of
+    from benchax.machine.peaks import matmul_type, peaks, roofline
 
     if not time:
         return roofline(found, peaks(measure=False))
@@ -159,8 +159,8 @@ def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
 
     note(f"measuring {case.id.label}")
     (row,) = printing_to_stderr(lambda: list(run([case], command_line=TIME_OPTIONS)))
-    timing = timing_of(row)
-    return roofline(found, peaks(dtypes=(matmul_type(found),)), timing)
+    row.summary()  # raises with the reason if it was not timed
+    return roofline(found, peaks(dtypes=(matmul_type(found),)), row)
 
 
 def _draw(found: Inspection, output: Path) -> None:

@@ -29,11 +29,11 @@ import jax
 import jax.numpy as jnp
 
 from benchax.environment import fingerprint, read_text
-from benchax.errors import BenchaxError, NotMeasured
+from benchax.errors import NotMeasured
 from benchax.kept_peaks import file_of, keep_peaks, read_peaks
 from benchax.machine.noise import timed
 from benchax.model import Absent, Measurement
-from benchax.results.inspection import Inspection, Peaks, Roofline, Timing
+from benchax.results.inspection import Inspection, Peaks, Roofline
 from benchax.specs import DTYPES
 
 MatmulType = Literal["f32", "bf16", "f64"]
@@ -190,17 +190,17 @@ NO_PEAKS = "the rates of this machine were never measured; --time measures them,
 _DOT = re.compile(r"= (\w+)\[[^\]]*\](?:\{[^}]*\})? dot\(")
 
 
-def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None = None) -> Roofline:
+def roofline(inspection: Inspection, peaks: Peaks | None, timed: Measurement | None = None) -> Roofline:
     """Compares bytes and FLOPs of one call with the peaks.
 
     Args:
         peaks: None if unknown.
-        timing: timing of the same program; None if it was not run.
+        timed: a row of the same program, with times; None if it was not run.
     """
     counts, dtype = inspection.counts, matmul_type(inspection)
     if counts is None or peaks is None:
         why = NO_PEAKS if peaks is None else inspection.why_absent("counts") or "its work was not counted"
-        return Roofline(timing=timing, absent=(Absent("bytes_s", why), Absent("flops_s", why)))
+        return Roofline(timed=timed, absent=(Absent("bytes_s", why), Absent("flops_s", why)))
     working_set = inspection.memory.predicted_peak_bytes if inspection.memory else None
     found = peaks.roofline(counts.flops, counts.bytes_accessed, working_set, dtype)
     absent: list[Absent] = []
@@ -210,7 +210,7 @@ def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None 
     if found.flops_s is None:
         why = peaks.why_absent(f"matmul_flops_per_s.{found.dtype}") or inspection.why_absent("counts.flops")
         absent.append(Absent("flops_s", why or (NO_PEAKS if found.flops_per_s is None else "its FLOPs are not known")))
-    return replace(found, is_at_least=not counts.is_exact, timing=timing, absent=tuple(absent))
+    return replace(found, is_at_least=not counts.is_exact, timed=timed, absent=tuple(absent))
 
 
 def matmul_type(inspection: Inspection) -> MatmulType:
@@ -218,17 +218,3 @@ def matmul_type(inspection: Inspection) -> MatmulType:
     one."""
     first = _DOT.search(inspection.hlo or "")
     return next((known for known in get_args(MatmulType) if first and first[1] == known), "f32")
-
-
-def timing_of(row: Measurement) -> Timing:
-    """The headline of a row.
-
-    Raises:
-        BenchaxError: it has none; says why.
-    """
-    samples = row.headline
-    if samples is None:
-        why = f"{row.failure.stage}: {row.failure.message}" if row.failure else "no timer could read it"
-        raise BenchaxError(f"{row.case.label} was not timed: {why}")
-    summary = row.summary(samples.timer)
-    return Timing(samples.timer, summary.median_s, summary.low_s, summary.high_s)

@@ -372,12 +372,13 @@ HELPS = {
 
 
 def _time_rows(roof: Roofline) -> Iterable[TextRow]:
-    if (timing := roof.timing) is None:
+    if (timed := roof.timed) is None or timed.headline is None:
         yield TextRow("one call takes", "not measured", "because nothing was run; --time runs it", "faint")
         return
-    ends = seconds_range(timing.low_s, timing.high_s)
+    s = timed.summary()
+    ends = seconds_range(s.low_s, s.high_s)
     interval = f"95 % {ends}" if ends else "no interval"
-    yield TextRow("one call takes", seconds(timing.median_s), f"{interval}, by the {timing.timer} timer")
+    yield TextRow("one call takes", seconds(s.median_s), f"{interval}, by the {timed.headline.timer} timer")
     if roof.share is None:
         why = "some of the work is not counted" if roof.is_at_least else "bytes or operations have no time"
         yield TextRow("share of roofline", "not known", f"because {why}", "faint")
@@ -386,7 +387,7 @@ def _time_rows(roof: Roofline) -> Iterable[TextRow]:
     yield TextRow(
         "share of roofline",
         percent(roof.share),
-        f"{seconds(roof.roof_s or 0.0)} of {seconds(timing.median_s)}" + (above if roof.share > 1 else ""),
+        f"{seconds(roof.roof_s or 0.0)} of {seconds(s.median_s)}" + (above if roof.share > 1 else ""),
     )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from benchax.model import Absent, Cost, Memory, Remark, find_why
+from benchax.model import Absent, Cost, Measurement, Memory, Remark, find_why
 from benchax.renderers import Displayed
 
 
@@ -502,17 +502,6 @@ class Difference(Displayed):
 
 
 @dataclass(frozen=True)
-class Timing:
-    """How long one call took, in steady state."""
-
-    timer: str
-    median_s: float
-    low_s: float | None = None
-    """The lower end of the interval of the median."""
-    high_s: float | None = None
-
-
-@dataclass(frozen=True)
 class Roofline:
     """A comparison, no bound: rates are those that were reached, and of the bytes a cache may serve some."""
 
@@ -528,7 +517,8 @@ class Roofline:
     """The type of the matmul with which `flops_per_s` was reached."""
     is_at_least: bool = False
     """Some of the work is not counted."""
-    timing: Timing | None = None
+    timed: Measurement | None = None
+    """The program, measured: its headline is compared."""
     absent: tuple[Absent, ...] = ()
     """Why bytes_s or flops_s is missing."""
 
@@ -547,9 +537,9 @@ class Roofline:
         """Share of the roofline: 1 is as fast as the machine was ever seen to be.
 
         None without a time, or without all counts."""
-        if self.timing is None or self.roof_s is None or self.is_at_least:
+        if self.timed is None or self.roof_s is None or self.is_at_least:
             return None
-        return self.roof_s / self.timing.median_s
+        return self.roof_s / self.timed.median_s
 
     def why_absent(self, what: str) -> str | None:
         return find_why(self.absent, what)
