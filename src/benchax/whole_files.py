@@ -56,7 +56,8 @@ def write_text(file: Path, text: str) -> None:
     """Writes a file that the user asked for, whole or not at all, and makes its folder. Raises `UsageError` with the
     reason of the operating system."""
     with refuse_unwritable(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # writing says that it is no folder
+            file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
 
 

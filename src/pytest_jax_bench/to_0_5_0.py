@@ -2,6 +2,7 @@
 
     0  all are written
     1  there is no CSV file of the plugin in that folder
+    2  an error: a file cannot be read, or not be written
 
 Use it if you go back to 0.5.0. That version cannot read a file that benchax has continued, and it reports that only
 after measuring. The files have 18 columns, and times with two decimals of a millisecond. Rows of failures are omitted,
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchax.cli.console import line, note
+from benchax.errors import BenchaxError
+from benchax.whole_files import write_text
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC, Kind, word
 
@@ -38,9 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     for file in found:
         target = given.into / file.relative_to(given.folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text, without = convert(file)
-        target.write_text(text, encoding="utf-8")
+        try:
+            text, without = convert(file)
+            write_text(target, text)
+        except BenchaxError as error:
+            note(f"error: {error}")
+            return 2
         line(str(target))
         if without:
             note(f"{file}: {without} rows of failures are left out")

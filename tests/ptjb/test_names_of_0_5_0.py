@@ -99,9 +99,13 @@ def test_the_way_back_needs_files_and_another_folder(tmp_path: Path, capsys) -> 
     assert to_0_5_0.main([str(tmp_path), "--into", str(tmp_path / "x")]) == 1
     a_file(tmp_path / "x.csv", a_row())
     assert to_0_5_0.main([str(tmp_path), "--into", str(tmp_path)]) == 1
+    (tmp_path / "file").write_text("")
+    assert to_0_5_0.main([str(tmp_path), "--into", str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err.splitlines() == [
         f"no CSV files of the plugin in {str(tmp_path)!r}",
         "--into names the same folder",
+        f"error: cannot write to {str(tmp_path / 'file' / 'x.csv')!r}: Not a directory",
+        "expected a file that can be written",
     ]
 
 

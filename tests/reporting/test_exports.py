@@ -346,6 +346,8 @@ def test_what_the_folder_holds_already_stays() -> None:
     assert {name: row[0] for name, row in together[path]["results"].items()} == {"f": [1.0], "g": [2.0]}
     with pytest.raises(UsageError, match="is not JSON"):
         merge("not", "{}")
+    with pytest.raises(UsageError, match="is not JSON"):
+        merge(b"\xff", "{}")
 
 
 GRID = (f(1.0, n=8, t="a"), f(2.0, n=8, t="b"))

@@ -7,7 +7,6 @@ It also collects the cases for commands, and says what a program of the user doe
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
 import shlex
@@ -190,11 +189,9 @@ def write_figure(plot: Path | None, what: str, draw: Callable[[], Any]) -> None:
 
 def write_page(file: Path | None, result: SavedAsPage) -> None:
     """Writes the page if there is a file for it. Raises `UsageError` with the reason of the operating system."""
-    if file is not None:
-        # Registers the renderers of pages, which the import of a public name would do.
-        importlib.import_module("benchax.reporting.display")
-        result.to_html(file)
-        note(f"page written to {file}")
+    from benchax.reporting.display import documents_of
+
+    write_documents(file, documents_of(result) if file else ())
 
 
 def write_documents(file: Path | None, documents: Sequence[Document]) -> None:

@@ -104,7 +104,7 @@ def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
     commits = {entry.m.environment.commit for entry in found} - {None}
     for path, text in asv.files(found, {commit: _date(commit) for commit in commits if commit}).items():
         file = folder / path
-        write_text(file, asv.merge(file.read_text("utf-8"), text) if file.exists() else text)
+        write_text(file, asv.merge(file.read_bytes(), text) if file.exists() else text)
 
 
 def _date(commit: str) -> int:

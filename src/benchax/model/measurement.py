@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.grouping import group_by
 from benchax.model.identity import CaseId, Environment, Program, WorkPerCall
 from benchax.options import Options
-from benchax.renderers import SelfRendering
+from benchax.renderers import Displayed, SelfRendering
 from benchax.stats.summary import Summary, summarize, summarize_run
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
@@ -413,7 +412,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Measurement(SelfRendering):
+class Measurement(Displayed):
     """One case, one environment, one run: one row. `print(m)` and, in a notebook, `m` show it; `repr(m)` is one line.
 
     Example:
@@ -558,9 +557,6 @@ class Measurement(SelfRendering):
     def why_absent(self, what: str) -> str | None:
         """Returns the reason why the number at path `what`, or its group, is missing."""
         return find_why(self.not_measured, what)
-
-    def asdict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def files(found: Sequence[ExportedCase], dates: Mapping[str, int]) -> dict[str, 
     return written
 
 
-def merge(old: str, new: str) -> str:
+def merge(old: str | bytes, new: str) -> str:
     """Keeps the content of an existing file, except for the benchmarks that this export writes.
 
     Raises:

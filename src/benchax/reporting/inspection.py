@@ -51,6 +51,7 @@ from benchax.results.inspection import (
     highest_of_stretches,
 )
 from benchax.source_files import NOT_YOURS, below_packages
+from benchax.units import change as describe_ratio
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
 # Shows the work of a program by line and by named scope, and its time at the rates of this machine.
@@ -581,8 +582,7 @@ def _describe_change(change: NumberChange) -> str:
         return ""
     if change.before == 0 or change.after == 0:
         return "new" if change.before == 0 else "gone"
-    more = change.after / change.before - 1
-    return f"{'+' if more > 0 else ''}{percent(more)}"
+    return describe_ratio(change.after / change.before)
 
 
 def _show_texts(found: Difference, show: Sequence[str], full: bool) -> Iterator[Block]:
