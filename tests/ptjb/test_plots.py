@@ -113,15 +113,6 @@ def test_pictures_lie_beside_the_files_under_the_names_that_users_know(project: 
     assert all(file.is_file() for file in drawn.files)
 
 
-def test_pictures_can_go_elsewhere_in_the_same_folders(project: Path) -> None:
-    drawn = draw(stored("test_full"), stored("test_b"), into=Path("plots"))
-
-    assert [file.as_posix() for file in drawn.files] == [
-        "plots/tests-test_x.py--test_full/main.png", "plots/tests-test_x.py--test_b/main.png", "plots/summary.png",
-    ]  # fmt: skip
-    assert not list(FOLDER.rglob("*.png"))
-
-
 def test_names_of_parameters_never_share_a_file(project: Path) -> None:
     """n.png and N.png are one file on macOS and Windows; main.png and custom.png are something else already."""
     both = {"n": 1, "N": 2, "main": 3, "custom": 4}
@@ -188,48 +179,7 @@ def test_a_function_that_fails_is_named_and_costs_its_own_picture_only(project: 
     ]
 
 
-# ---- parameters and summary -------------------------------------------------------------------------------------
-
-
-def test_the_picture_of_a_parameter_has_values_that_did_not_run_this_time(
-    project: Path, pictures: list[Picture]
-) -> None:
-    stored("test_p", params={"n": 128})
-
-    draw(stored("test_p", params={"n": 256}), kinds=["parameters"])
-
-    (picture,) = pictures
-    assert [tick.text for tick in picture[0].x.ticks] == ["128", "256"]
-
-
-def test_the_axis_and_the_length_of_a_history_can_be_chosen(project: Path, pictures: list[Picture]) -> None:
-    draw(stored("test_a", measured(5)), x_axis="commit", most_runs=3, kinds=["history"])
-
-    (picture,) = pictures
-    assert picture[0].x.title == "commit"
-    assert "The last 3 of 5 runs" in picture[0].title
-
-
-def test_a_summary_of_one_row_is_none_and_does_not_replace_one_of_all_tests(project: Path) -> None:
-    first, second = stored("test_a"), stored("test_b")
-
-    assert "summary.png" in names(draw(first, second))
-    assert "summary.png" not in names(draw(first))
-
-
 # ---- what cannot be drawn ---------------------------------------------------------------------------------------
-
-
-def test_a_test_without_a_file_or_with_a_damaged_one_is_told_and_the_others_are_drawn(project: Path) -> None:
-    missing = PlotRequest("t.py::test_gone", FOLDER / "gone" / "main.csv")
-    newer = stored("test_newer")
-    newer.csv.write_text(newer.csv.read_text().replace("# format: 2", "# format: 99"))
-
-    drawn = draw(missing, newer, stored("test_fine"), kinds=["history"])
-
-    assert names(drawn) == ["tests-test_x.py--test_fine/main.png"]
-    assert [problem.split(":", 1)[0] for problem in drawn.problems] == ["t.py", "tests/test_x.py"]
-    assert "99" in drawn.problems[1]
 
 
 def test_without_matplotlib_the_extra_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
