@@ -117,8 +117,10 @@ def test_an_error_without_a_frame_of_the_user_has_no_line():
     assert explain(IndexError("list index out of range")) is None
 
 
-def test_an_error_whose_text_raises_is_a_failure_like_any_other():
+def test_an_error_whose_text_raises_is_a_failure_like_any_other_and_its_hint_is_none_of_ours():
     class MuteError(Exception):
+        hint = 7
+
         def __str__(self):
             raise KeyError
 
@@ -128,6 +130,7 @@ def test_an_error_whose_text_raises_is_a_failure_like_any_other():
     failure = bench(mute, "f32[4]", store="off").failure
 
     assert failure.message.startswith("MuteError: <exception str() failed> (at ")
+    assert failure.advice == ""
 
 
 def test_a_call_without_inputs_is_told_where_inputs_are_given():

@@ -103,7 +103,9 @@ def _judge(error: BaseException) -> tuple[FailureKind, str]:
     for applies, kind, advice in _ADVICE:
         if applies(error, text):
             return kind, advice
-    return "error", _advise_on_argument(text) if _is_bad_argument(error) else getattr(error, "hint", "")
+    if _is_bad_argument(error):
+        return "error", _advise_on_argument(text)
+    return "error", error.hint if isinstance(error, BenchaxError) else ""
 
 
 def _is_bad_output(error: BaseException, text: str) -> bool:
