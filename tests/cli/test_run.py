@@ -235,6 +235,18 @@ def test_a_dry_run_lists_the_chosen_cases_and_does_nothing(
     assert not (project / ".benchmarks").exists()
 
 
+def test_a_file_that_changes_the_working_folder_is_told_with_the_place_of_the_results(
+    benchax: Benchax, project: Path
+) -> None:
+    (project / "data").mkdir()
+    write(project / "bench_it.py", "import os\nos.chdir('data')\n" + GOOD)
+
+    done = benchax("run", "--dry-run")
+
+    where = project / "data"
+    assert done.err == f"note: a benchmark file has changed the working folder to {where}: results and files go there\n"
+
+
 def test_json_is_all_that_is_on_stdout(benchax: Benchax, project: Path) -> None:
     """Also where the measured code prints, while it is imported and while it is traced."""
     write(

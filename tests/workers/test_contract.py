@@ -155,6 +155,15 @@ def test_the_options_choose_the_executor(options: dict[str, Any], kind: type, co
         assert isinstance(executor.first, Isolated) == ("timeout_s" in options)
 
 
+def test_a_case_that_changes_the_working_folder_changes_it_for_itself(executor: Executor, tmp_path: Path) -> None:
+    """Results would be stored there, and further cases would look for their files there."""
+    before = Path.cwd()
+
+    executor.run(make_case(lambda x: (os.chdir(tmp_path), x)[1], ("f32[4]",)), QUICK, run_id="run-1", progress=quiet)
+
+    assert Path.cwd() == before
+
+
 # ---- worker processes -------------------------------------------------------------------------------------------
 
 

@@ -142,7 +142,10 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
     """Returns (cases, exit code). Reports broken files, with the exit code 2, and goes on with the others."""
     from benchax.discovery import collect
 
+    before = Path().stat()
     cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
+    if not os.path.samestat(before, Path().stat()):
+        note(f"note: a benchmark file has changed the working folder to {Path.cwd()}: results and files go there")
     for each in broken:
         note(f"error: {each.message}\n{each.traceback}")
     return cases, 2 if broken else 0
