@@ -423,16 +423,12 @@ def audit_program(
     """
     asked = choose_rules(rules)
     ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s, on_wait=on_wait)
-    found = [_of_process(each) for each in ended.reports]
+    found = [replace(decode_value(one.result["audit"], Audit), name=shlex.join(one.argv)) for one in ended.reports]
     why = "; ".join(ended.remarks) or "no process left a report"
     unseen = tuple(Checked(rule.id, rule.title, "not checked", why) for rule in asked.values())
     joined = _join(found, ended.reports) if found else Audit("", checked=unseen)
     remarks = (*joined.remarks, *_remarks_on_run(ended), *packs_off(rules))
     return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=ended.elapsed_s), ended)
-
-
-def _of_process(process: Report) -> Audit:
-    return replace(decode_value(process.result["audit"], Audit), name=shlex.join(process.argv))
 
 
 def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:

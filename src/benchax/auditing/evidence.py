@@ -500,7 +500,12 @@ class Evidence:
         return known or self._compare(pair)
 
     def lab(self, effort: Effort | None = None, **settings: Any) -> WorkerLab:
-        """Measures in other processes, as this evidence does: with its seed and its limit of time."""
+        """Measures in other processes, as this evidence does: with its seed and its limit of time.
+
+        Raises:
+            NotMeasured: the function may not be called.
+        """
+        self._check_called()
         given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
         return WorkerLab(resolve(given, project=self.case.folder), effort or Effort(), **settings)
 

@@ -146,17 +146,14 @@ class Rule:
             NotApplicable: it has nothing to say about this function or program.
             NotMeasured: a reading that it needs could not be taken.
         """
-        if isinstance(e, ProgramEvidence) and self.of == "function":
-            raise NotApplicable("a program is audited, not one function with its inputs")
-        if not isinstance(e, ProgramEvidence) and self.of == "program":
-            raise NotApplicable("one function is audited, not a program")
-        return self._findings(e)
+        is_program = isinstance(e, ProgramEvidence)
+        if self.of == ("function" if is_program else "program"):
+            told = "a program is audited, not one function with its inputs"
+            raise NotApplicable(told if is_program else "one function is audited, not a program")
+        return self._findings(e, (self.find_in_program if is_program else None) or self.find)
 
-    def _findings(self, e: Evidence | ProgramEvidence) -> Iterator[Finding]:
+    def _findings(self, e: Any, find: Callable[[Any], Iterable[Match]]) -> Iterator[Finding]:
         lines, refuted, is_found = set[str](), list[str](), False
-        find: Callable[[Any], Iterable[Match]] = self.find
-        if isinstance(e, ProgramEvidence) and self.find_in_program is not None:
-            find = self.find_in_program
         for match in find(e):
             op, severity = match.op, self._severity(match)
             is_left_out = op is not None and ((op.is_backward and not self.keeps_backward) or op.line in lines)
@@ -164,7 +161,7 @@ class Rule:
                 continue
             if op is not None:
                 lines.add(op.line)
-            if self.known_on and not isinstance(e, ProgramEvidence) and e.platform != self.known_on:
+            if self.known_on and e.platform != self.known_on:
                 raise NotMeasured(f"what it costs is known on {self.known_on}, not on {e.platform}")
             found = self._finding(e, match, match.severity or severity)
             if isinstance(found, Finding):
@@ -324,8 +321,6 @@ def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observati
     Raises:
         NotMeasured: one of them fails there, or the function may not be called.
     """
-    if e.why_not_called:
-        raise NotMeasured(e.why_not_called)
     sides = {"as it is": ChangedCase(e.plain_case), name: ChangedCase(variant)}
     found = e.lab().study(sides)
     for side in sides:
