@@ -177,9 +177,8 @@ class HostHooks:
             if isinstance(leaves[i], np.ndarray):
                 last = self._contents.setdefault((by, stack.where, what, place), PutContents())
                 note.is_repeat, note.is_new_object = last.compare(leaves[i])
-            event = Event("put", by, stack.where, begun, begun + (ended - begun) / len(large), size=leaves[i].nbytes)
-            event.reads, event.makes, event.note = self.log.ids((leaves[i],)), self.log.ids((made[i],)), note
-            self.log.add(event)
+            until = begun + (ended - begun) / len(large)
+            self.log.add(Event("put", by, stack.where, begun, until, size=leaves[i].nbytes, note=note))
 
     def _note_setting(self, by: str, args: Any, kwargs: Any, found: Any, begun: float, ended: float) -> None:
         name = args[0] if args else kwargs["name"]
