@@ -29,7 +29,7 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence, NotApplicable, ProgramEvidence
 from benchax.auditing.evidence import refuse_failed as refuse_failed
-from benchax.auditing.syntax import Place, where_of
+from benchax.auditing.syntax import Place, Spot, where_of
 from benchax.case import Case, make_case
 from benchax.errors import NotMeasured
 from benchax.experiments.lab import ChangedCase, Observation
@@ -90,7 +90,7 @@ class Match:
     seen: Sequence[str]
     advice: str = ""
     """Empty: the rule's."""
-    where: Where | None = None
+    where: Spot = None
     """The line to change. None: the line of `op`, or the first related line, or the `def` of the function."""
     related: Iterable[Place] = ()
     """Other lines, each with what happens there: ("called here", …)."""
@@ -195,8 +195,8 @@ class Rule:
             seen.append(tried.sentence)
             of_part = gain_of_part(e, tried.gain, instead.part)
             gain = with_bytes(of_part, gain.bytes, gain.text or "") if gain.bytes else of_part or gain
-        others = [(label, place) for label, place in match.related if place is not None and _is_yours(place)]
-        own = match.where or (where_of(match.op.line) if match.op is not None else None)
+        others = [(label, place) for label, at in match.related if (place := where_of(at)) and _is_yours(place)]
+        own = where_of(match.where) or (where_of(match.op.line) if match.op is not None else None)
         defined = None if isinstance(e, ProgramEvidence) else e.def_where
         lines = (own, *(place for _, place in others), defined)
         where = next((line for line in lines if line is not None and _is_yours(line)), None)

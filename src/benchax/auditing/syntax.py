@@ -39,9 +39,15 @@ def readable(file: str) -> ast.Module:
     return tree_of(file) or ast.Module([], [])
 
 
-def where_of(text: str | None) -> Where | None:
+Spot = Where | str | None
+"""A line as a pair, or as the index, the log, and a watch have it: train.py:31."""
+
+
+def where_of(spot: Spot) -> Where | None:
     """train.py:31 as (absolute file, 31); None where it is no such text."""
-    file, colon, line = (text or "").rpartition(":")
+    if isinstance(spot, tuple):
+        return spot
+    file, colon, line = (spot or "").rpartition(":")
     if not (colon and file and line.isdecimal()):
         return None
     return file if is_typed(file) else str(Path(file).absolute()), int(line)
@@ -170,10 +176,10 @@ MOST = 4
 MOST_STEPS = 40
 """How far a value is followed through the file."""
 _NAMES = re.compile(r"[A-Za-z_]\w*")
-Place = tuple[str, Where | None]
+Place = tuple[str, Spot]
 
 
-def made_at(called: Where | None, function: str, path: str) -> list[Place]:
+def made_at(called: Spot, function: str, path: str) -> list[Place]:
     """The lines that give a value to an argument of a call, or to a part of it.
 
     Follows names, attributes, parameters, and functions of the same file backwards, by name.
@@ -183,7 +189,7 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
         function: its name.
         path: of the argument, by the function's own names: "state.ema", "batch['x']".
     """
-    (file, line), names = called or NOWHERE, _NAMES.findall(path)
+    (file, line), names = where_of(called) or NOWHERE, _NAMES.findall(path)
     tree = readable(file)
     if not names:
         return []
@@ -205,9 +211,9 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
     return [("made here", (file, at)) for at in _nearest(lines, line)]
 
 
-def declared_at(defined: Where | None, function: str, setting: str) -> list[Place]:
+def declared_at(defined: Spot, function: str, setting: str) -> list[Place]:
     """The lines that give a function a setting of jax.jit whose name begins with `setting`."""
-    file, line = defined or NOWHERE
+    file, line = where_of(defined) or NOWHERE
     jits = [
         (node, [one.arg or "" for one in ast.walk(node) if isinstance(one, ast.keyword)])
         for node in _jits_of(file, function, line)
@@ -216,15 +222,15 @@ def declared_at(defined: Where | None, function: str, setting: str) -> list[Plac
     return [(f"{setting} is set here", (file, node.lineno)) for node in named]
 
 
-def jitted_at(defined: Where | None, function: str) -> list[Place]:
+def jitted_at(defined: Spot, function: str) -> list[Place]:
     """The lines that jit a function: its decorator, or calls of jax.jit."""
-    file, line = defined or NOWHERE
+    file, line = where_of(defined) or NOWHERE
     return [("jitted here", (file, node.lineno)) for node in _jits_of(file, function, line)]
 
 
-def jitted_around(called: Where | None, defined: Where | None, function: str) -> list[Place]:
+def jitted_around(called: Spot, defined: Spot, function: str) -> list[Place]:
     """The lines that jit a new function in the loops and functions around a call, or that make the function."""
-    file, at = called or NOWHERE
+    file, at = where_of(called) or NOWHERE
     tree = readable(file)
     nodes = [*loops_around(tree, at), *around(tree, at, Function)]
     found = next((jits for node in nodes if (jits := list(jits_of_new_functions(node)))), [])
@@ -234,9 +240,9 @@ def jitted_around(called: Where | None, defined: Where | None, function: str) ->
     return [*jits, *(place for _, line in jits for place in callers_of(line, "made by this call"))]
 
 
-def named_at(near: Where | None, label: str, *names: str) -> list[Place]:
+def named_at(near: Spot, label: str, *names: str) -> list[Place]:
     """The lines of a file that name one of these, as code or as a text; those nearest to a line of it."""
-    file, at = near or NOWHERE
+    file, at = where_of(near) or NOWHERE
     found = [node for node in ast.walk(readable(file)) if isinstance(node, ast.Attribute | ast.Name | ast.Constant)]
     lines = [node.lineno for node in found if (last_name(node) or getattr(node, "value", None)) in names]
     return [(label, (file, line)) for line in _nearest(lines, at)]
@@ -332,9 +338,9 @@ def _jits_of(file: str, function: str, first_line: int) -> list[ast.expr]:
     return list({id(one): one for one in found}.values())
 
 
-def callers_of(line: Where | None, label: str = "called here") -> list[Place]:
+def callers_of(line: Spot, label: str = "called here") -> list[Place]:
     """The lines of loops that call the function around a line."""
-    file, near = line or NOWHERE
+    file, near = where_of(line) or NOWHERE
     tree = readable(file)
     names = [scope.name for scope in around(tree, near, ast.FunctionDef)]
     if loops_around(tree, near):

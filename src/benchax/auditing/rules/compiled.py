@@ -28,7 +28,7 @@ from benchax.auditing.rule import (
     with_bytes,
 )
 from benchax.auditing.rules.transfers import OFTEN, puts_by_place
-from benchax.auditing.syntax import jitted_at, made_at, where_of
+from benchax.auditing.syntax import jitted_at, made_at
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.changes import donate
@@ -232,7 +232,7 @@ def _kept_broadcasts(e: Evidence) -> Iterable[Match]:
         list_some(seen),
         "Its reader can't be fused with it: a sort, a scatter, a library call, an output. Pass the smaller array if "
         "the reader takes it, or return the small array and broadcast it later.",
-        where=where_of(held[0].source),
+        where=held[0].source,
     )
 
 
@@ -417,13 +417,12 @@ def resharding(e: ProgramEvidence) -> Iterable[Match]:
         moved.update(move for old, new in pairwise(line.events) for move in _spreads(line, old, new))
         often = [(move, n) for move, n in moved.most_common() if n >= OFTEN]
         if often:
-            called = where_of(line.where)
             yield Match(
                 f"{line.name} gets arguments with another sharding than it expects",
                 list_some([f"{name}: from {old} to {new}, {count(n)} times" for (name, old, new), n in often]),
                 PLACE_ONCE,
-                where=called,
-                related=[place for (name, *_), _ in often for place in made_at(called, line.name, name)],
+                where=line.where,
+                related=[place for (name, *_), _ in often for place in made_at(line.where, line.name, name)],
             )
 
 
@@ -438,7 +437,7 @@ def _put_again(where: str, by: str, events: list[Event]) -> Match:
             f"the host spent {seconds(spent_s)} in these calls; the copies may take longer",
         ],
         PLACE_ONCE,
-        where=where_of(where),
+        where=where,
         gain=Gain(f"estimated: at least {seconds(spent_s)} of this run"),
         # If each step makes a new array on one device, it has to be distributed each time.
         severity="info" if " over " not in old else None,
@@ -520,7 +519,7 @@ def _puts_everywhere(e: ProgramEvidence) -> Iterable[Match]:
             [f"{len(events)} times: each device then computes with all of it"],
             'Shard a batch along its first axis: jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))). '
             "Data-parallel training needs its weights on every device, but not its batches.",
-            where=where_of(where),
+            where=where,
         )
 
 

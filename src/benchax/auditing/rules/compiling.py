@@ -99,11 +99,11 @@ class Again:
     def places(self) -> Iterator[Place]:
         """Where it is called, what it is given is made, and it is defined."""
         lines = dict.fromkeys(c.where for c in self.compiles if c.where)
-        yield from (("called here", where_of(line)) for line in lines)
-        called = where_of(next(iter(lines), None))
+        yield from (("called here", line) for line in lines)
+        called = next(iter(lines), None)
         for path in dict.fromkeys(_paths(self.texts)):
             yield from made_at(called, self.function, path)
-        yield "defined here", where_of(self.compiles[-1].defined)
+        yield "defined here", self.compiles[-1].defined
 
     @property
     def seen(self) -> list[str]:
@@ -301,7 +301,7 @@ def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Match]:
             (advice if declared or advice is not AS_ARRAY else NO_ARRAY).format(
                 argument=one.argument, function=one.function
             ),
-            related=[*declared, *made_at(where_of(one.compiles[0].where), one.function, one.argument), *one.places],
+            related=[*declared, *made_at(one.compiles[0].where, one.function, one.argument), *one.places],
             info=few or used or (is_packages and is_function),
         )
 
@@ -331,10 +331,10 @@ def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
             if len(one.compiles) < 2 and not is_control:
                 continue
             last = one.compiles[-1]
-            made = [] if is_control else jitted_around(where_of(last.where), where_of(last.defined), one.function)
+            made = [] if is_control else jitted_around(last.where, last.defined, one.function)
             title = "is made and jitted repeatedly, and compiles each time"
             related = [*made, *one.places]
-            told.update(place for _, place in related)
+            told.update(where_of(place) for _, place in related)
             yield one.match(
                 f"jax.lax.{one.function} outside of jit compiles in each call"
                 if is_control

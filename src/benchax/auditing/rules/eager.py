@@ -141,8 +141,8 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
             f"{len(operations)} operations {within}, and calls of jitted functions: {jitted}",
             *[f"programs for these lines: {len(programs)}, compiled in {compiled_s}"] * bool(programs),
         ],
-        where=where_of(lines[0][0]),
-        related=[*_places(functions), *(("also here", where_of(line)) for line, _ in lines[1:MOST_LISTED])],
+        where=lines[0][0],
+        related=[*_places(functions), *(("also here", line) for line, _ in lines[1:MOST_LISTED])],
         severity="warning" if len(operations) >= BY_FAR * jitted else "info",
     )
 
@@ -168,9 +168,9 @@ def _functions(log: Log, operations: Iterable[Event], least: int) -> list[CallSi
 
 def _places(functions: Sequence[CallSite]) -> Iterator[Place]:
     for site in functions[:MOST_LISTED]:
-        yield "called here", where_of(site.where)
+        yield "called here", site.where
         if owner_of(site.callee.co_filename) == "user":
-            yield "defined here", where_of(site.defined)
+            yield "defined here", site.defined
 
 
 # ---- small-calls ------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
                 f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
                 "outside of jit, x.at[i].set(value) copies all of x, because the old array stays valid",
             ],
-            where=where_of(where),
+            where=where,
             gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
             lost=(lost_s, e.log.seen_s),
         )
@@ -300,7 +300,7 @@ def element_reads(e: ProgramEvidence) -> Iterable[Match]:
                     f"in {seconds(e.log.seen_s)}, with {count(e.log.counts['call'])} calls of jitted functions",
                     "each x[i] sends a program to the device and makes a new array",
                 ],
-                where=where_of(where),
+                where=where,
             )
 
 
@@ -398,7 +398,7 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
             "outside of jit, Python does the transformation by vmap again in each call",
             "compared in pairs with jit around all of it, in new processes",
         ],
-        where=where_of(lines[0]),
+        where=lines[0],
         gain=gain,
     )
 
@@ -418,8 +418,8 @@ def _calls_under_vmap(e: ProgramEvidence) -> Iterable[Match]:
                     "a call under a reverse-mode derivative runs it twice",
                 ],
                 related=[
-                    ("called here", where_of(line.where)),
-                    ("defined here", where_of(e.log.functions[line.function].defined)),
+                    ("called here", line.where),
+                    ("defined here", e.log.functions[line.function].defined),
                 ],
                 gain=Gain(f"estimated: at least {seconds(lost_s)} of this run"),
                 lost=(lost_s, e.watch.wall_s),

@@ -16,7 +16,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.rules.compiled import LARGE_BYTES
-from benchax.auditing.syntax import Place, named_at, where_of
+from benchax.auditing.syntax import Place, named_at
 from benchax.errors import NotMeasured
 from benchax.program.index import (
     ELEMENTWISE,
@@ -226,7 +226,7 @@ def where_gradient(e: Evidence) -> Iterator[Match]:
             f"the gradient is NaN where jnp.where leaves out {names}",
             list_some([*[f"jnp.where is{found.op.at}"] * (found.op.line != found.line), *found.seen]),
             op=found.op,
-            where=where_of(found.line),
+            where=found.line,
         )
 
 
@@ -386,7 +386,7 @@ def derivative_mode(e: Evidence) -> Iterator[Match]:
 
 
 def _makers(basis: TracedOp) -> list[Place]:
-    return named_at(where_of(basis.line), "a derivative is made here", *MAKERS)
+    return named_at(basis.line, "a derivative is made here", *MAKERS)
 
 
 # ---- hessian-vector --------------------------------------------------------------------------------------------------
@@ -440,8 +440,8 @@ def hessian_vector(e: Evidence) -> Iterator[Match]:
                 op=last,
                 work=(work * body.times, e.program.body.work),
                 severity="warning" if are_few else "info",
-                where=where_of(basis.line),
-                related=[("the product is here", where_of(last.line)), *_makers(basis)],
+                where=basis.line,
+                related=[("the product is here", last.line), *_makers(basis)],
             )
 
 
@@ -565,8 +565,8 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
             op=regions[line],
             work=(done, total),
             severity="info",
-            where=where_of(line),
-            related=named_at(where_of(line), "asked for here", *REMATS),
+            where=line,
+            related=named_at(line, "asked for here", *REMATS),
         )
 
 

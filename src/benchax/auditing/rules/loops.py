@@ -32,7 +32,6 @@ from benchax.auditing.syntax import (
     kind_of,
     loops_around,
     readable,
-    where_of,
 )
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
@@ -614,7 +613,7 @@ def _describe(stack: Value, needs: Sequence[Need]) -> str:
     return f"{stack.spec}, {size(stack.size_bytes)}, is read only for {', '.join(dict.fromkeys(used))}"
 
 
-def _where_defined(scan: TracedOp) -> Where | None:
-    """The first line of the body; None in a JAX that doesn't report it (0.6 to 0.10.2 do)."""
+def _where_defined(scan: TracedOp) -> str:
+    """The first line of the body; empty in a JAX that doesn't report it (0.6 to 0.10.2 do)."""
     info = getattr(scan.params["jaxpr"].jaxpr, "debug_info", None)
-    return where_of(str(getattr(info, "func_src_info", "")).rpartition(" at ")[2])
+    return str(getattr(info, "func_src_info", "")).rpartition(" at ")[2]

@@ -221,7 +221,7 @@ def nan_results(e: Evidence) -> Iterator[Match]:
         ],
         ADVICE[key],
         op=cause.op,
-        where=where_of(line),
+        where=line,
     )
 
 

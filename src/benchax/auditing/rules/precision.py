@@ -133,11 +133,11 @@ def _seen_in_loops(e: Evidence, why: str) -> Iterable[Match]:
         dtype, begun = str(start.dtype), start.back(KEEPS)
         if dtype not in LOW or terms < MANY:
             continue
-        at, near = e.program.body.position(begun), where_of(added.line) or e.def_where
+        at, near = e.program.body.position(begun), added.line or e.def_where
         name = name_inputs(e)[at] if at is not None else ""
-        made = made_at(where_of(e.use.called_at), getattr(e.fn, "__name__", ""), name)
+        made = made_at(e.use.called_at, getattr(e.fn, "__name__", ""), name)
         each = " for each element on average" if added.name in SCATTERS else ""
-        places = [("begun here", where_of(begun.maker.line))] if begun.maker is not None else made
+        places = [("begun here", begun.maker.line)] if begun.maker is not None else made
         yield Match(
             f"{adds} {int(terms)} terms in {dtype}",
             [
@@ -175,7 +175,7 @@ def weak_type_promotion(e: Evidence) -> Iterable[Match]:
             [*list_some(seen), f"{size(added)} more to compute with, as traced"],
             "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
             "dtype: scale.astype(x.dtype).",
-            where=where_of(meets.line),
+            where=meets.line,
         )
     if e.why_not_called:  # whether a program feeds it back is known: compiled-twice reports what was compiled again
         return
@@ -242,7 +242,7 @@ def float64_promotion(e: Evidence) -> Iterable[Match]:
         ],
         "Give constants and conversions the dtype of the inputs: x.astype(y.dtype), jnp.zeros(n, y.dtype), and Python "
         "numbers instead of NumPy's, which are strongly float64.",
-        where=where_of(of_constant or begins[0].line),
+        where=of_constant or begins[0].line,
     )
 
 
@@ -270,7 +270,7 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Match]:
         ],
         "Convert its inputs where they are made: jnp.asarray(x, jnp.float32). With jax_enable_x64, a NumPy array stays "
         "float64, and so does everything that meets it.",
-        where=where_of(lines.pop()) if len(lines) == 1 else e.def_where,
+        where=lines.pop() if len(lines) == 1 else e.def_where,
         work=(wide, total),
     )
 
@@ -321,9 +321,9 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Match]:
                 f"one key is used {plural(len(events), 'time')}",
                 list_some([f"{by} at {where}{f', {n} times' if n > 1 else ''}" for (by, where), n in uses.items()]),
                 USE_ONCE,
-                where=where_of(events[-1].where),
-                related=[("also used here", where_of(where)) for _, where in uses]
-                + [place for where in {one for _, one in uses} for place in made_at(where_of(where), "", "key")],
+                where=events[-1].where,
+                related=[("also used here", where) for _, where in uses]
+                + [place for where in {one for _, one in uses} for place in made_at(where, "", "key")],
             )
 
 
@@ -333,14 +333,14 @@ def _used_twice(program: TracedProgram) -> Iterable[Match]:
         # Only one branch of a cond runs.
         ops = [op for op in every if any(one is not op and not _exclude(one, op) for one in every)]
         if ops:
-            last = where_of(line_apart(ops[-1].outermost, ops[0].outermost) or ops[-1].line)
+            last = line_apart(ops[-1].outermost, ops[0].outermost) or ops[-1].line
             n = max(sum(one is op or not _exclude(one, op) for one in ops) for op in ops)
             yield Match(
                 f"one key is used {plural(n, 'time')}",
                 list_some([f"{CONSUMES[op.name]}{op.at}" for op in ops]),
                 USE_ONCE,
                 where=last,
-                related=[*(("also used here", where_of(op.line)) for op in ops), *made_at(last, "", "key")],
+                related=[*(("also used here", op.line) for op in ops), *made_at(last, "", "key")],
             )
 
 
@@ -388,7 +388,7 @@ def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[
         f"Pass another key at {e.use.called_at} each time: split it there, or jax.random.fold_in(key, i) with the "
         "number of the iteration."
     )
-    return [replace(found[0], seen=list_some(seen), where=where_of(e.use.called_at), advice=advice)]
+    return [replace(found[0], seen=list_some(seen), where=e.use.called_at, advice=advice)]
 
 
 def _same_in_each_row(program: TracedProgram) -> Iterable[Match]:
@@ -403,7 +403,7 @@ def _same_in_each_row(program: TracedProgram) -> Iterable[Match]:
             list_some(list(drawn)),
             "Give each row a separate key: jax.random.split(key, n), with in_axes=0 for it. If all rows should see "
             "the same numbers, ignore this.",
-            where=where_of(line),
+            where=line,
             severity="info",
         )
 

@@ -237,7 +237,7 @@ def impure_function(e: Evidence) -> Iterable[Match]:
             "It reads a value that changes on its own: random numbers of Python or NumPy, the time, a counter. The "
             "compiled function keeps the first value. Pass such values as arguments; for random numbers, pass a key "
             "of jax.random.",
-            where=_first_line(e.source, drawn) or _first_line(e.source, stored) or where_of(line),
+            where=_first_line(e.source, drawn) or _first_line(e.source, stored) or line,
         )
 
 
@@ -322,7 +322,7 @@ def host_callback(e: Evidence) -> Iterable[Match]:
         f"calls Python from compiled code ({len(ops)} ×)",
         seen,
         COSTS + (OF_LIBRARY if library else OF_USER),
-        where=where_of(line),
+        where=line,
         gain=tried.gain if tried else None,
         # Only the authors of a package can change it. Its users can look for an option to disable it.
         severity="info" if is_conditional or library else None,
@@ -346,7 +346,7 @@ def debug_settings(e: ProgramEvidence) -> Iterable[Match]:
             f"{name} is on: {DEBUGGING[name]}",
             [f"it was on when the program ended, {source}", "gain not measured: the program runs once, as it is"],
             f"Turn it off once the mistake is found. To look for one again: {variable}=1 python train.py.",
-            where=where_of(where) if where else None,
+            where=where,
         )
 
 
@@ -368,5 +368,5 @@ def stale_value(e: ProgramEvidence) -> Iterable[Match]:
             ],
             f"Pass {name} to {event.by} as an argument, and return it if the function changes it. If it must be a "
             "constant of the program, jit the function again (or make it a static argument) when it changes.",
-            where=where_of(event.where),
+            where=event.where,
         )

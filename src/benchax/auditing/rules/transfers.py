@@ -121,8 +121,8 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
                 f"about {seconds(lost_s)} of {seconds(e.log.seen_s)}, at {RATE / 1e9:g} GB a second",
             ],
             related=[
-                *(place for name in same for place in made_at(where_of(where), by, name)),
-                ("called here", where_of(where)),
+                *(place for name in same for place in made_at(where, by, name)),
+                ("called here", where),
             ][::-1],
             lost=(lost_s, e.log.seen_s or e.watch.wall_s),
         )
@@ -236,7 +236,7 @@ def _transferred(
         if t.direction == "device to host" and is_call:
             gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
     return Match(
-        title, seen, OF_PACKAGE if is_package else advice, where=where_of(t.where), gain=gain,
+        title, seen, OF_PACKAGE if is_package else advice, where=t.where, gain=gain,
         severity="info" if is_package else None,
     )  # fmt: skip
 
@@ -267,8 +267,8 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
         yield Match(
             f"{by} puts the same {what}{more} on the device {count(len(groups[0]) + 1)} times",
             [*list_some([_repeated(g) for g in groups]), f"the host spent {seconds(lost_s)}{of_run} in these"],
-            where=where_of(where),
-            related=callers_of(where_of(where)),
+            where=where,
+            related=callers_of(where),
             gain=Gain(f"estimated: {seconds(lost_s)} of this run, which the host spent in them"),
             severity="warning" if grade(lost_s, wall_s) == "warning" else "info",
         )
@@ -311,7 +311,7 @@ def python_lists(e: ProgramEvidence) -> Iterable[Match]:
             yield Match(
                 f"{by} makes arrays of lists of {count(elements // n)} Python numbers",
                 [f"{count(n)} times, for which the host spent {seconds(lost_s)}: it reads each number"],
-                where=where_of(where),
+                where=where,
                 gain=Gain(f"estimated: at most {seconds(lost_s)} of this run, which the host spent in them"),
                 lost=(lost_s, e.watch.wall_s),
             )
@@ -339,7 +339,7 @@ def rounded_inputs(e: Evidence) -> Iterable[Match]:
 @rounded_inputs.in_program
 def _rounded_in_program(e: ProgramEvidence) -> Iterable[Match]:
     for event in {event.where: event for event in e.log.of("rounded")}.values():
-        yield Match(event.note.title, event.note.sentences, where=where_of(event.where), lost=event.note.share)
+        yield Match(event.note.title, event.note.sentences, where=event.where, lost=event.note.share)
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def _wait(e: ProgramEvidence, line: WaitLine, *, is_timed: bool) -> Match:
             *(["it is between two readings of a clock, which need it: time fewer steps"] if is_timed else []),
         ],
         READ_LATER if is_read else WAIT_ONCE,
-        where=where_of(line.where),
+        where=line.where,
         gain=Gain(
             f"estimated: at most {seconds(saved_s)} of {seconds(step_s)} a step ({percent(saved_s / step_s)}), if the "
             "host and the device can work at the same time",
@@ -575,8 +575,8 @@ def _host_work(lines: Sequence[HostLine], host_s: float, elapsed_s: float) -> Ma
             "by samples of the main thread in which JAX was not on its stack",
             *list_some([f"{seconds(s)} at {without_folders(place)}" for place, s in inner.most_common()], what="lines"),
         ],
-        where=where_of(path[-1]),
-        related=[("called here", where_of(line)) for line in reversed(path[:-1])],
+        where=path[-1],
+        related=[("called here", line) for line in reversed(path[:-1])],
         gain=Gain(f"estimated: at most {share} of the loop, {seconds(host_s)} while calls were watched", host_s),
         severity="info" if host_s < elapsed_s / 2 else None,
     )

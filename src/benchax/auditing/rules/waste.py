@@ -25,9 +25,6 @@ from benchax.auditing.rule import (
     rule,
 )
 from benchax.auditing.rules.compiled import PART_OF_WHOLE, UPDATES
-from benchax.auditing.syntax import (
-    where_of,
-)
 from benchax.errors import NotMeasured
 from benchax.grouping import group_by
 from benchax.program.evaluate import bind, compute
@@ -560,7 +557,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 op=op,
                 work=((selected if is_copied else max(each)) * op.times, body.work * op.times),
                 severity=None if is_one_for_all or is_copied else "info",
-                where=where_of(batched or op.line),
+                where=batched or op.line,
             )
 
 
