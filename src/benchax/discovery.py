@@ -323,8 +323,5 @@ def suggest_for_file(file: Path) -> str:
 def _functions(file: Path) -> list[ast.FunctionDef]:
     """Those that the file defines for others, in their order."""
     tree = tree_of(str(file))
-    return (
-        [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
-        if tree
-        else []
-    )
+    nodes = tree.body if tree else []
+    return [node for node in nodes if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
