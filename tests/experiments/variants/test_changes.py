@@ -71,6 +71,13 @@ def test_what_it_is_already_shows_nothing(variant, case) -> None:
 # ---- Precisions of inputs and of matrix products ----
 
 
+def test_inputs_by_name_are_converted_too() -> None:
+    case = make_case(lambda x, *, y: x + y, ("f32[4]",), {"y": "f32[4]"})
+    args, kwargs = VARIANTS["bf16"].change(case).case.inputs()
+
+    assert args[0].dtype == kwargs["y"].dtype == jnp.bfloat16
+
+
 @pytest.mark.parametrize(("name", "dtype"), [("bf16", jnp.bfloat16), ("f16", jnp.float16)])
 def test_float_inputs_are_converted_before_anything_runs(name: str, dtype) -> None:
     case = make_case(lambda x, n, axis: x.sum(axis) + n, ({"w": "f32[2,3]"}, "i32[]", 0), static=(2,))

@@ -39,7 +39,6 @@ from benchax.experiments.functions import (
     argument_name,
     arguments,
     converted,
-    dynamic_arguments,
     every_argument,
     find_arguments,
     is_float,
@@ -117,7 +116,7 @@ def convert(asked: Asked) -> ChangedCase:
     """Float inputs in the short dtype that the variant is named after."""
     short = asked.variant.name
     dtype = long_dtype(short)
-    floats = [leaf for leaf in jax.tree.leaves(dynamic_arguments(asked.inputs)) if is_float(leaf)]
+    floats = [leaf for leaf in asked.inputs.data if is_float(leaf)]
     if not floats:
         raise NotAvailable("no input is a float array")
     if all(leaf.dtype == dtype for leaf in floats):
