@@ -323,12 +323,14 @@ def test_of_a_sum_the_result_is_wrong_and_is_not_timed() -> None:
     assert ("equal", "only where the loss is a mean over the rows") in row.facts
 
 
-def test_micro_batches_give_jaxs_own_gradient() -> None:
+@pytest.mark.parametrize(("batched", "by_name"), [((1, 2), False), ((1, "y"), True)])
+def test_micro_batches_give_jaxs_own_gradient(batched: Any, by_name: bool) -> None:
     random = np.random.default_rng(0)
     weights = {"w": jnp.asarray(random.normal(size=(8, 3)), jnp.float32), "b": jnp.zeros(3)}
     x, y = jnp.asarray(random.normal(size=(16, 8)), jnp.float32), jnp.ones(16)
+    given = ((weights, x), {"y": y}) if by_name else ((weights, x, y), {})
 
-    ours = micro_batched(jax.value_and_grad(mean_loss), count=4, batched=(1, 2))(weights, x, y)
+    ours = micro_batched(jax.value_and_grad(mean_loss), count=4, batched=batched)(*given[0], **given[1])
 
     expected = jax.value_and_grad(mean_loss)(weights, x, y)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, expected)

@@ -281,6 +281,16 @@ def test_shared_arguments_take_fewer_bytes_and_give_the_same() -> None:
     assert jnp.allclose(one, other, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "row"), [("in_axes", "x=4", "in_axes: copied"), ("vmap", "4", "vmap: jit(vmap)")]
+)
+def test_a_number_of_python_gets_a_batch_axis_as_arrays_do(name: str, given: str, row: str) -> None:
+    lab = ScriptedLab({"in_axes": 0.5})
+    rows, _ = swept(VARIANTS[name], given, lambda x, w, b: x @ w + b, "f32[16]", "f32[16,16]", 0.5, lab=lab)
+
+    assert rows[row].status == "ok", rows[row].reason
+
+
 def test_a_function_that_vmap_cannot_take_is_a_row_with_its_reason() -> None:
     lab = ScriptedLab()
     rows, _ = swept(VARIANTS["in_axes"], "x=4", unbatchable, "f32[16]", "f32[16,16]", lab=lab)

@@ -42,7 +42,7 @@ from jax.extend import core
 
 from benchax.case import Case, floats_of
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.functions import argument_name, find_batch, plain, wrapper
+from benchax.experiments.functions import Arguments, argument_name, find_batch, plain, wrapper
 from benchax.experiments.lab import ChangedCase, always
 from benchax.experiments.rewriting import crossing, rewritten, run_traced
 from benchax.experiments.variant import Asked, Measure, measure_ways, whole_number
@@ -406,8 +406,7 @@ def measure_accumulation(asked: Asked) -> Measure:
     whole = differentiate(asked.case, asked.seed)
     loss = replace(whole.case, fn=whole.loss)
     try:
-        # The gradient is taken by position, and so is the batch.
-        batch = find_batch(loss, whole.inputs, asked.batch, without=(whole.argument, *whole.inputs.kwargs))
+        batch = find_batch(loss, whole.inputs, asked.batch, without=(whole.argument,))
     except NotAvailable:
         raise NotAvailable(
             f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows"
@@ -418,8 +417,7 @@ def measure_accumulation(asked: Asked) -> Measure:
             rows = f"{batch.rows} rows of {', '.join(batch.names)}"
             raise NotAvailable(f"{rows} do not divide into {count} equal micro-batches")
         facts = ("batch", f"{batch.how}; in {count} parts"), ("equal", "only where the loss is a mean over the rows")
-        batched = tuple(key for key in batch.arguments if isinstance(key, int))
-        case = replace(whole.case, fn=micro_batched(whole.case.fn, count=count, batched=batched))
+        case = replace(whole.case, fn=micro_batched(whole.case.fn, count=count, batched=batch.arguments))
         return ChangedCase(case, facts=always(*facts))
 
     name, title = asked.variant.name, asked.variant.title
@@ -428,18 +426,20 @@ def measure_accumulation(asked: Asked) -> Measure:
 
 
 @wrapper
-def micro_batched(gradient: Callable[..., Any], args: Any, kwargs: Any, count: int, batched: tuple[int, ...]) -> Any:
+def micro_batched(gradient: Callable[..., Any], args: Any, kwargs: Any, count: int, batched: Arguments) -> Any:
     """The gradient of the mean over `count` parts of the rows of some arguments."""
 
     def split(leaf: Any) -> Any:
         return leaf.reshape(count, leaf.shape[0] // count, *leaf.shape[1:])
 
-    parts = {i: jax.tree.map(split, args[i]) for i in batched}
+    parts = [jax.tree.map(split, args[key] if isinstance(key, int) else kwargs[key]) for key in batched]
 
-    def of(part: dict[int, Any]) -> Any:
-        return gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
+    def of(part: list[Any]) -> Any:
+        now = dict(zip(batched, part, strict=True))
+        named = {name: now.get(name, value) for name, value in kwargs.items()}
+        return gradient(*(now.get(i, value) for i, value in enumerate(args)), **named)
 
-    def step(total: Any, part: dict[int, Any]) -> tuple[Any, None]:
+    def step(total: Any, part: list[Any]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, of(part)), None
 
     shapes = jax.eval_shape(of, jax.tree.map(lambda leaf: leaf[0], parts))

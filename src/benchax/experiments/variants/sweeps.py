@@ -69,7 +69,8 @@ from benchax.experiments.variant import (
     wrong_row,
 )
 from benchax.grouping import group_by
-from benchax.measuring.inputs import make_inputs
+from benchax.measuring.inputs import make_inputs, map_dynamic
+from benchax.measuring.state import is_carried
 from benchax.model import Comparison, Estimate
 from benchax.results.experiment import Curve, Facts, Point, VariantRow, point_at
 from benchax.stats.intervals import median_interval
@@ -160,12 +161,15 @@ def batched(case: Case, seed: int, keys: Collection[int | str], size: int, *, is
     """
 
     def batch(key: int | str, leaf: Any) -> Any:
-        if key in keys:
-            return _batch(leaf, size)
-        return jnp.broadcast_to(leaf, (size, *leaf.shape)).copy() if is_spread else leaf
+        if not is_carried(leaf) or not (key in keys or is_spread):
+            return leaf
+        array = leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)  # a number of Python has no axis
+        return _batch(array, size) if key in keys else jnp.broadcast_to(array, (size, *array.shape)).copy()
 
     inputs = make_inputs(case, seed)
-    args, kwargs = change_arrays(inputs, batch)
+    args, kwargs = map_dynamic(
+        lambda key, tree: jax.tree.map(partial(batch, key), tree), (inputs.args, inputs.kwargs), inputs.static
+    )
     return tuple(dynamic_arguments(replace(inputs, args=args, kwargs=dict(kwargs))).values()), {}
 
 
