@@ -11,6 +11,7 @@ from functions_by_hand import slow_at_first
 
 from benchax.case import make_case
 from benchax.measuring.engine import measure
+from benchax.measuring.jax_settings import with_settings
 from benchax.measuring.memory import MOST_EAGER_READINGS
 from benchax.measuring.sampling import Warmup
 
@@ -173,6 +174,16 @@ def test_a_listener_is_told_what_is_no_part_of_the_row_and_the_error_itself(benc
     assert "stablehlo" in heard["lowered"].as_text()
     assert "error" not in heard
     assert isinstance(of_failed["error"], ZeroDivisionError)
+
+
+def test_a_row_says_its_own_settings_also_where_an_earlier_case_of_the_run_has_changed_them(bench):
+    def precisions():
+        m = bench(jnp.sin, "f32[8]", options={"stages": "build"})
+        return m.environment.config["jax_default_matmul_precision"]
+
+    before = precisions()
+    with with_settings({"jax_default_matmul_precision": "float32"}):
+        assert (precisions(), before) == ("float32", None)
 
 
 def test_a_reference_that_is_known_is_not_computed_again(bench_case):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from benchax.case import Case
-from benchax.environment import capture
+from benchax.environment import at_commit_of, capture, capture_process
 from benchax.errors import NotMeasured
 from benchax.json_values import decode_value, encode_value
 from benchax.kept_peaks import kept_peaks
@@ -149,7 +149,7 @@ class Record:
             self.absent.append(Absent(what, error.problem))
 
     def row(self, case: Case, options: Options, run_id: str, failure: Failure | None) -> Measurement:
-        environment = _environment(run_id, case.folder, options.store)
+        environment = at_commit_of(_find_commit(run_id, case.folder, options.store), capture_process())
         find, has_bytes = case.find_earlier_runs, "bytes" in self.amounts or (self.cost and self.cost.bytes_accessed)
         earlier = find(self.source, environment.fingerprint) if find and self.source else EarlierRuns(self.source)
         peaks = kept_peaks(environment.fingerprint) if has_bytes else None
@@ -208,6 +208,7 @@ def _hints() -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def _environment(run_id: str, folder: Path | None, store: str) -> Environment:
-    """Asked once in a run: git takes 5 ms, and what is measured is what was there when the run began."""
-    return capture(folder, besides=None if store == "off" or "://" in store else Path(store))
+def _find_commit(run_id: str, folder: Path | None, store: str) -> Environment:
+    """Asked once in a run: git takes 5 ms, and what is measured is what was there when the run began. Settings of JAX
+    are asked for each row, because the case before can have changed them."""
+    return capture(folder, with_jax=False, besides=None if store == "off" or "://" in store else Path(store))
