@@ -22,6 +22,7 @@ import jax
 from benchax import codec
 from benchax.errors import reason_of
 from benchax.model import Environment, Measurement, Remark
+from benchax.whole_files import write_whole
 from pytest_jax_bench import baseline, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.csv import files as csv_files
@@ -72,7 +73,8 @@ def _draw_graph(call: MeasureCall, heard: Mapping[str, Any], csv: Path, row: dic
     last = found[max(found)].read_text(encoding="utf-8", errors="replace") if found else ""
     if graph.read_digest(last) != graph.digest(hlo, stablehlo=stablehlo):
         picture = graph.svg(hlo, title=title, stablehlo=stablehlo)
-        csv.with_name(f"{csv.stem}-{row['run_id']}-{tag}.svg").write_text(picture, encoding="utf-8")
+        # Half of it would hold the digest, so that the program would never be drawn again.
+        write_whole(csv.with_name(f"{csv.stem}-{row['run_id']}-{tag}.svg"), picture)
 
 
 COMMIT_DIGITS = 7

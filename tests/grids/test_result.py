@@ -172,6 +172,12 @@ def test_the_csv_has_the_columns_of_the_frame_and_a_status_each(tmp_path: Path) 
     assert (rows[0]["f2 elapsed"], rows[0]["f2 status"]) == ("", "timeout")
 
 
+def test_a_csv_holds_a_name_that_utf_8_cannot(tmp_path: Path) -> None:
+    replace(seeds_grid(TIMEOUT), axis="n\ud800").to_csv(tmp_path / "g.csv")
+
+    assert (tmp_path / "g.csv").read_text("utf-8").startswith("n\\ud800,i,f1 elapsed,")
+
+
 # ---- text, HTML, figure -----------------------------------------------------------------------------------------
 
 

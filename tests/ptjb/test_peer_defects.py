@@ -106,6 +106,28 @@ def test_a_graph_that_cannot_be_drawn_costs_neither_the_row_nor_the_test(project
     assert len(rows_in(project / "x.csv")) == 1
 
 
+def test_no_half_of_a_graph_is_kept(project, monkeypatch) -> None:
+    """Its first lines hold the digest, so that the program would never be drawn again."""
+    from benchax.program import graph
+
+    resource = pytest.importorskip("resource", reason="limits of files are POSIX")
+    jb = JaxBench(path="x", jit_rounds=1, save_graph=True)
+    whole = graph.svg
+    with monkeypatch.context() as patched:
+        patched.setattr(graph, "svg", lambda *args, **kwargs: whole(*args, **kwargs).ljust(1_000_000))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, limits[1]))
+        try:
+            first, _ = jb.measure(None, jax.jit(jnp.sin), jnp.ones(4))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    jb.measure(None, jax.jit(jnp.sin), jnp.ones(4))
+
+    assert first.notes == ("the graph was not saved (OSError: [Errno 27] File too large)",)
+    (picture,) = project.glob("x-*.svg")
+    assert picture.read_text("utf-8").rstrip().endswith("</svg>")
+
+
 def test_what_others_have_compiled_stays_compiled(project) -> None:
     """22: jax.clear_caches() in each measurement."""
     warm = jax.jit(lambda x: jnp.sin(x) @ x)

@@ -8,12 +8,14 @@ values with the caller's stand-ins, and only on request.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ from benchax.model import Absent, Measurement, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
 from benchax.reporting import figures, terminal
 from benchax.stats.summary import Summary
+from benchax.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]  # pandas 3.1 has types, but does not say so
@@ -328,16 +331,15 @@ class GridResult(SelfRendering):
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """The columns of `to_pandas` and a status per function, as text; an empty field is not measured."""
-        timings = self._times()
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            columns = [f"{function} {what}" for function in self.functions for what in ("elapsed", "status")]
-            writer.writerow([self.axis, "i", *columns])
-            for j, label in enumerate(self.data):
-                for i in range(self.trials):
-                    cells = [(timings[k, j, i], self.status[k, j]) for k in range(len(self.functions))]
-                    texts = [text for seconds, status in cells for text in (_text(seconds), status)]
-                    writer.writerow([label, i, *texts])
+        timings, text = self._times(), io.StringIO(newline="")
+        writer = csv.writer(text)
+        columns = [f"{function} {what}" for function in self.functions for what in ("elapsed", "status")]
+        writer.writerow([self.axis, "i", *columns])
+        for j, label in enumerate(self.data):
+            for i in range(self.trials):
+                cells = [(_text(timings[k, j, i]), self.status[k, j]) for k in range(len(self.functions))]
+                writer.writerow([label, i, *chain.from_iterable(cells)])
+        write_whole(Path(path), text.getvalue())
 
     def _times(self) -> np.ndarray[Any, Any]:
         # pandas and xarray have no masks. The status next to a NaN gives its meaning.
