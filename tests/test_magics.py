@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,18 +99,3 @@ def test_both_magics_work_in_ipython_and_give_the_row(shell: Any) -> None:
     assert [m.failure for m in (of_line, of_cell)] == [None, None]
     assert of_cell.case.name == "y = x + w (y * y).sum()"
     assert "y" not in shell.user_ns
-
-
-@pytest.mark.slow
-def test_what_a_magic_gives_shows_itself_though_no_public_name_was_used(project: Path) -> None:
-    """A notebook that begins with `%load_ext benchax` showed a row as the text of its dataclass."""
-    code = (
-        "import sys\n"
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "InteractiveShell().run_line_magic('load_ext', 'benchax')\n"
-        "assert 'benchax.reporting.display' in sys.modules"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, encoding="utf-8")
-
-    assert done.returncode == 0, done.stderr

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from measurement_strategies import HOST, RICH
 from refusals import refusal
 
-from benchax import model, renderers
+from benchax import model
 from benchax.errors import NotMeasured
 from benchax.model import (
     Absent,
@@ -266,10 +269,9 @@ def test_no_field_of_any_type_can_be_changed(cls: Any) -> None:
 # How a row shows itself
 
 
-def test_a_renderer_shows_the_row_and_without_one_its_repr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renderers, "RENDERERS", {})
-    assert (str(PLAIN), PLAIN._repr_html_()) == (repr(PLAIN), None)
+def test_a_row_from_a_pickle_shows_itself_though_no_public_name_was_used() -> None:
+    code = "import pickle, sys; m = pickle.load(sys.stdin.buffer); print(repr(m)); print(m); print(m._repr_html_())"
 
-    shown = {"text": lambda m: f"text {m.run_id}", "html": lambda m: f"<b>{m.run_id}"}
-    monkeypatch.setattr(renderers, "RENDERERS", shown)
-    assert (str(PLAIN), PLAIN._repr_html_()) == ("text run", "<b>run")
+    done = subprocess.run([sys.executable, "-X", "utf8", "-c", code], input=pickle.dumps(PLAIN), capture_output=True)
+
+    assert done.stdout.decode() == f"{PLAIN!r}\n{PLAIN}\n{PLAIN._repr_html_()}\n", done.stderr.decode()

@@ -168,8 +168,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("benchax")
     if name not in _HOME:
         raise AttributeError(f"module 'benchax' has no attribute {name!r}; public names: {', '.join(__all__)}")
-    # The first use of any public name registers the renderers, so rows can then show themselves.
-    importlib.import_module("benchax.reporting.display")
     home = importlib.import_module(_HOME[name])
     value = home if home.__name__ == f"benchax.{name}" else getattr(home, name)
     globals()[name] = value
@@ -178,8 +176,6 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """Registers the magics after `%load_ext benchax`: `%benchax f(x)` and `%%benchax` then measure."""
-    # As above: a result of a magic may be shown before any public name is used.
-    importlib.import_module("benchax.reporting.display")
     importlib.import_module("benchax.magics").register(shell)
 
 

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
-from collections.abc import Callable
 from typing import Any
 
-RENDERERS: dict[str, Callable[..., Any]] = {}
-"""Filled by `benchax.reporting.display`: how results show themselves as a "line", as "text", as "html" and
-(comparisons) as "figure", and how they "save" a page."""
+
+def load_display() -> Any:
+    """`benchax.reporting.display`, which is far above this. It is loaded when a result is shown: a row that comes from
+    a pickle, a magic or a command shows itself too."""
+    return importlib.import_module("benchax.reporting.display")
 
 
 class SavedAsPage:
@@ -24,7 +26,7 @@ class SavedAsPage:
         Raises:
             UsageError: the file cannot be written; what was there before is unchanged.
         """
-        RENDERERS["save"](self, file)
+        load_display().save(self, file)
 
 
 class SelfRendering(SavedAsPage):
@@ -36,15 +38,14 @@ class SelfRendering(SavedAsPage):
         cls.__repr__ = SelfRendering.__repr__
 
     def __repr__(self) -> str:
-        line = RENDERERS["line"](self) if "line" in RENDERERS else ""
+        line = load_display().line(self)
         return f"<{type(self).__name__} {line}>" if line else f"<{type(self).__name__}>"
 
     def __str__(self) -> str:
-        # Without an import of a public name there is no renderer.
-        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
+        return load_display().text(self)
 
-    def _repr_html_(self) -> str | None:
-        return RENDERERS["html"](self) if "html" in RENDERERS else None
+    def _repr_html_(self) -> str:
+        return load_display().fragment(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """In a terminal of IPython."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from site_stores import make_store, row
 from benchax.cli.export import is_of, read_results
 from benchax.codec import from_document
 from benchax.model import CaseId, Failure, Measurement, Program, Version
-from benchax.renderers import RENDERERS
 from benchax.reporting.exports import FORMATS
 from benchax.store import baselines, comparisons
 from benchax.store.comparisons import append
@@ -196,14 +194,8 @@ def test_a_report_is_of_the_run_and_the_cases_that_are_named(stored: Path, bench
     assert "sort</h2>" not in page
 
 
-def test_a_history_and_an_inspection_become_pages(
-    stored: Path, benchax: Benchax, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where no public name was imported, which teaches results to write pages."""
+def test_a_history_and_an_inspection_become_pages(stored: Path, benchax: Benchax) -> None:
     benchax("history", "sort", "--html", "history.html")
-    monkeypatch.delitem(RENDERERS, "save", raising=False)
-    monkeypatch.delitem(sys.modules, "benchax.reporting.display", raising=False)
-
     (stored / "model.py").write_text("def f(x):\n    y = x @ x\n    return y @ x\n")
 
     done = benchax("inspect", "model.py:f", "f32[8,8]", "--html", "inspection.html")

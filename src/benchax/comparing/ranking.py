@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from benchax.codec import to_document
 from benchax.model import CaseId, Comparison, Estimate, Failure, Metric
-from benchax.renderers import RENDERERS, SelfRendering
+from benchax.renderers import SelfRendering, load_display
 from benchax.stats.verdicts import Verdict
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
             UsageError: there is no comparison of run times.
             MissingPackage: matplotlib is not installed.
         """
-        return RENDERERS["figure"](self)
+        return load_display().figure(self)
 
 
 def is_failure_of(failure: Failure, label: str) -> bool:

@@ -1,17 +1,15 @@
-"""Teaches results to show themselves: `m` at a prompt, `print(m)`, `m` in a notebook, and `m.to_html(file)`. Imported
-with the first public name.
+"""How results show themselves: `m` at a prompt, `print(m)`, `m` in a notebook, and `m.to_html(file)`, for
+`benchax.renderers`.
 
-The renderers are loaded when something is shown, so that this import weighs nothing.
+A room is loaded when one of its results is shown.
 """
 
 from __future__ import annotations
 
 import importlib
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchax.printable import show_line
-from benchax.renderers import RENDERERS
 
 if TYPE_CHECKING:
     import os
@@ -90,13 +88,13 @@ def _in_python(result: Any, is_for_page: bool = False) -> Document:
     return _call("document.in_python", document_of(result, is_for_page))
 
 
-def _line(result: Any) -> str:
+def line(result: Any) -> str:
     """The answer, if the result has one; else the first words of its text."""
     if type(result).__name__ in LINES:
-        line = _make(result, LINES)
+        words = _make(result, LINES)
     else:
-        line = ": ".join([words for block in _in_python(result).blocks if (words := _words_of(block))][:2])
-    return show_line(_call("tables.truncate", line, LONGEST_LINE))
+        words = ": ".join([found for block in _in_python(result).blocks if (found := _words_of(block))][:2])
+    return show_line(_call("tables.truncate", words, LONGEST_LINE))
 
 
 def _words_of(block: Block) -> str:
@@ -113,18 +111,18 @@ def _words_of(block: Block) -> str:
             return ""
 
 
-def _render(renderer: str, is_for_page: bool, result: Any) -> str:
-    return _call(renderer, _in_python(result, is_for_page))
+def text(result: Any) -> str:
+    return _call("terminal.to_printed", _in_python(result))
 
 
-def _save(result: Any, file: str | os.PathLike[str]) -> None:
+def fragment(result: Any) -> str:
+    return _call("html.fragment", _in_python(result, is_for_page=True))
+
+
+def figure(result: Any) -> Any:
+    """Draws comparisons."""
+    return _call("comparisons.figure", result)
+
+
+def save(result: Any, file: str | os.PathLike[str]) -> None:
     _call("html.save_page", file, documents_of(result))
-
-
-RENDERERS.update(
-    line=_line,
-    text=partial(_render, "terminal.to_printed", False),
-    html=partial(_render, "html.fragment", True),
-    figure=partial(_call, "comparisons.figure"),
-    save=_save,
-)

@@ -572,14 +572,6 @@ def test_what_are_no_stages_or_no_numbers_of_micro_batches_is_refused(given: Any
         pipeline(given, "f32[4]", micro_batches=numbers)
 
 
-@pytest.mark.slow
-def test_results_show_themselves_without_the_hub() -> None:
-    code = "from benchax.experiments import loops; from benchax.renderers import RENDERERS; print('html' in RENDERERS)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "True"
-
-
 # ---- Stages on one device, which is there twice, for what does not need several ----
 
 
