@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import jax
@@ -39,7 +39,7 @@ class Observed:
     """
 
     def __init__(self, fn: Callable[..., Any], observed_call: int) -> None:
-        functools.update_wrapper(self, fn)
+        functools.update_wrapper(self, fn, updated=())
         self._fn, self._left = fn, observed_call
         self.dispatches: list[Dispatch] = []
         self.is_blind = False
@@ -75,7 +75,8 @@ class Observed:
 def can_be_observed(fn: Any) -> bool:
     """Coroutine functions and generators run nothing when they're called, and keep their own kind of error."""
     lazy = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    return isinstance(fn, FunctionType | partial) and not any(is_lazy(fn) for is_lazy in lazy)
+    called = fn if isinstance(fn, FunctionType | MethodType | partial) else type(fn).__call__
+    return isinstance(called, FunctionType | MethodType | partial) and not any(is_lazy(called) for is_lazy in lazy)
 
 
 def is_jitted(fn: Any) -> bool:

@@ -29,6 +29,17 @@ def wait_for(x):
     jax.block_until_ready(double(x))
 
 
+class Model:
+    def __call__(self):
+        return double(X)
+
+    def step(self):
+        return double(X)
+
+    async def later(self):
+        return double(X)
+
+
 @pytest.mark.parametrize(
     "fn",
     [
@@ -44,11 +55,15 @@ def wait_for(x):
         lambda: double(double(X)),
         lambda: wait_for(X),
         functools.partial(wait_for, X),
+        Model().step,
+        Model(),
+        functools.partial(Model()),
     ],
 )
 def test_a_jitted_function_is_found_however_it_is_called(fn) -> None:
     found = observed(fn)
 
+    assert can_be_observed(fn)
     assert found.dispatches
     assert found.program is not None
     assert found.program.fn is double
@@ -126,3 +141,5 @@ def test_jitted_functions_are_told_from_operations_of_jax() -> None:
     assert not is_jitted(print)
     assert unwrap(functools.partial(double, X), (), {"by": 3}) == (double, (X,), {"by": 3})
     assert not can_be_observed(print)
+    assert not can_be_observed(Model)
+    assert not can_be_observed(Model().later)
