@@ -250,7 +250,7 @@ def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         for file in drawn.files:
             reporter.write_line(f"ptjb: drew {file}")
     elif config.get_verbosity() == 0:
-        reporter.write_line(f"ptjb: {len(drawn.files)} plots are in {settings.output_dir}")
+        reporter.write_line(f"ptjb: drew {plural(len(drawn.files), 'plot')} in {settings.output_dir}")
 
 
 def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def test_plots_are_drawn_by_the_option_and_by_the_command(ptjb) -> None:
     }
     # Each test has its own marker.
     assert "test_plots.py--test_fft/main_custom.png" not in drawn
-    assert f"{len(drawn)} plots are in" in session.text
+    assert f"drew {len(drawn)} plots in" in session.text
     assert "not drawn" not in session.text
 
     command = [sys.executable, "-c", "from pytest_jax_bench.plot_command import main; raise SystemExit(main())"]

@@ -169,7 +169,7 @@ def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
     if pattern:
         raise UsageError(f"--filter {pattern!r} of {str(path)!r}, which holds no rows", "--filter of rows only")
     parts = [part for found in results for part in documents_of(found)]
-    return list_parts(f"{len(results)} results of {path.name}", parts)
+    return list_parts(f"{plural(len(results), 'result')} of {path.name}", parts)
 
 
 def _choose(rows: Sequence[Measurement], what: str, pattern: str) -> Rows:

@@ -54,7 +54,7 @@ from benchax.program.jaxpr import every_equation
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
 from benchax.specs import spec_of
 from benchax.static_leaves import data_of, hide_argument, is_key, reveal
-from benchax.units import parse_duration
+from benchax.units import parse_duration, plural
 
 MOST_REPEATS = 10_000_000
 """Each repetition leaves three times of eight bytes behind: 240 MB for a function."""
@@ -199,7 +199,7 @@ class CompiledGrid:
         return compare_loops(self, {str(label): x for label, x in data.items()}, whole("rounds", rounds, least=1))
 
     def __repr__(self) -> str:
-        return f"compiled_grid of {len(self.functions)} functions × {self.repeats}: {', '.join(self.names)}"
+        return f"compiled_grid of {plural(len(self.functions), 'function')} × {self.repeats}: {', '.join(self.names)}"
 
     def _prove(self, x: Any, own_s: Any, total_s: Any) -> tuple[str, ...]:
         """Once for each structure, shapes and dtypes; what it compiles is what the call finds."""

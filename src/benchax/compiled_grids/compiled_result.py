@@ -264,7 +264,7 @@ class CompiledGridResult:
         return f"{least} has the least median, {seconds(medians[least])} ({many})"
 
     def __repr__(self) -> str:
-        return f"<compiled grid of {len(self.names)} functions × {self.stamps.shape[1]}>"
+        return f"<compiled grid of {plural(len(self.names), 'function')} × {self.stamps.shape[1]}>"
 
     def _line(self, k: int) -> tuple[str, ...]:
         summary, why = self.summary(k), self.why_not_measured(k)
@@ -416,7 +416,7 @@ class LoopComparison:
         low, high = min(self.ratios), max(self.ratios)
         answer = (
             f"A run costs {median(self.ratios):.3g} times as much in the Python loop as in the compiled one "
-            f"({low:.3g} – {high:.3g} in {len(self.ratios)} rounds)."
+            f"({low:.3g} – {high:.3g} in {plural(len(self.ratios), 'round')})."
         )
         texts = [*(f"{function}, {data}: left out, because {why}" for (function, data), why in self.left_out.items())]
         texts.append(f"The comparison took {self.elapsed_s:.2f} seconds.")

@@ -272,10 +272,10 @@ def _multiple(rank: Rank) -> str:
 
 
 def total(g: GridResult) -> str:
-    """27 cells in 4.21 s: 25 ok, 1 timeout, 1 crashed."""
+    """27 cells took 4.21 seconds: 25 ok, 1 timeout, 1 crashed."""
     counted = Counter(cell.status.replace("_", " ") for cell in g.cells)
     became = ", ".join(f"{n} {status}" for status, n in counted.most_common())
-    return f"{len(g.cells)} cells took {g.elapsed_s:.2f} seconds: {became}"
+    return f"{plural(len(g.cells), 'cell')} took {g.elapsed_s:.2f} seconds: {became}"
 
 
 def document_with_chart(g: GridResult) -> Document:

@@ -255,7 +255,7 @@ def test_programs_below_the_threshold_are_named_with_the_setting() -> None:
     quick = compiled("too quick", *(0.8 for _ in range(8)))
     (finding,), _ = program(CacheUse(quick, directory="/c", is_enabled=True, min_compile_time_s=1.0))
 
-    assert finding.title == "the persistent cache does not keep 8 programs that were quick to compile"
+    assert finding.title == "the persistent cache does not keep what is quick to compile: 8 programs"
     assert "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0" in finding.advice
     assert "1.00 s" in finding.advice
 

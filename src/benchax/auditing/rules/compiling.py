@@ -436,7 +436,7 @@ def _no_cache_in_program(e: ProgramEvidence) -> Iterable[Match]:
         yield _uncached(f"the persistent cache is off ({cache.why_off})", advice, lost_s, _slowest(lost))
     elif quick_s >= WORTH_S and cache.min_compile_time_s is not None:
         quick = cache.of("too quick")
-        title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
+        title = f"the persistent cache does not keep what is quick to compile: {plural(len(quick), 'program')}"
         yield _uncached(title, _keep(cache.min_compile_time_s), quick_s, _slowest(quick))
 
 
@@ -454,7 +454,7 @@ def _slowest(programs: list[CachedProgram]) -> list[str]:
     total_s = sum(p.elapsed_s for p in programs)
     listed = sorted(programs, key=lambda p: -p.elapsed_s)
     return [
-        f"{len(programs)} programs were compiled in {seconds(total_s)}, by JAX's own clock, and no program was kept",
+        f"compiling {plural(len(programs), 'program')} took {seconds(total_s)}, by JAX's own clock, and none was kept",
         *list_some([f"{p.name or 'a program'}: {seconds(p.elapsed_s)}" for p in listed], what="programs"),
     ]
 
