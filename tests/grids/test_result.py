@@ -18,10 +18,11 @@ from measurement_strategies import RICH
 from rendered_documents import check_rendered
 
 import benchax
+from benchax import GridResult
 from benchax.errors import UsageError
 from benchax.grids import rendering
 from benchax.grids.rendering import rank, ranking_text
-from benchax.grids.result import Cell, GridResult
+from benchax.grids.result import Cell
 from benchax.model import Absent, Failure, Measurement, Numerics, Samples
 
 SIZES = [4, 8]
