@@ -175,6 +175,14 @@ def forces(x: Any) -> Any:
     return jnp.tanh(jnp.outer(x, x)) @ x
 
 
+def pooled(x: Any) -> Any:
+    return jnp.sum(jax.lax.reduce_window(jnp.outer(x, x), -jnp.inf, jax.lax.max, (2, 2), (2, 2), "VALID") ** 2)
+
+
+def log_determinant(x: Any) -> Any:
+    return jnp.log(jnp.diag(jnp.linalg.cholesky(jnp.outer(x, x) + jnp.eye(64)))).sum()
+
+
 def curvature(x: Any, v: Any) -> Any:
     return v @ (jax.hessian(energy)(x) @ v)
 
@@ -186,6 +194,8 @@ def curvature(x: Any, v: Any) -> Any:
         lambda x, v: jax.jacfwd(forces)(x) @ v,
         lambda x, v: v @ jax.jacrev(forces)(x),
         lambda x, v: jax.jacobian(forces)(x).T @ jnp.stack([v, 2 * v], 1),
+        lambda x, v: jax.hessian(pooled)(x) @ v,
+        lambda x, v: jax.hessian(log_determinant)(x) @ v,
     ],
 )
 def test_a_matrix_of_derivatives_for_one_product_is_found(ask_about: Any, fn: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.rules.compiled import LARGE_BYTES
 from benchax.auditing.syntax import Place, named_at
 from benchax.errors import NotMeasured
+from benchax.grouping import reach
 from benchax.program.index import (
     ELEMENTWISE,
     FORWARD,
@@ -255,6 +256,7 @@ LINEAR_IN_ONE = frozenset(("mul", "dot_general", "conv_general_dilated"))
 LINEAR_IN = {
     "div": {0}, "dynamic_slice": {0}, "dynamic_update_slice": {0, 1}, "gather": {0}, "scatter": {0, 2},
     "scatter-add": {0, 2}, "scatter-mul": {0}, "triangular_solve": {1}, "tridiagonal_solve": {3}, "select_n": {1, 2},
+    "select_and_gather_add": {0}, "select_and_scatter_add": {0},
 }  # fmt: skip
 """Operations that are linear in the operands at these positions."""
 
@@ -264,11 +266,11 @@ def bases(body: Body) -> list[TracedOp]:
     return [op for op in body.ops if op.name == "eq" and identity_axes(op.makes[0]) is not None]
 
 
-def whole_derivative(basis: TracedOp) -> tuple[bool, set[Value], float] | None:
+def whole_derivative(basis: TracedOp) -> tuple[bool, int, float] | None:
     """A derivative along the rows of an identity, linear in them as far as each operation shows.
 
     Returns:
-        (is it in forward mode?, the values that come out of it along all directions, operations that depend on the
+        (is it in forward mode?, the elements that come out of it for each direction, operations that depend on the
         directions)
     """
     waiting, inside = {basis.makes[0]}, set[Value]()
@@ -296,7 +298,7 @@ def whole_derivative(basis: TracedOp) -> tuple[bool, set[Value], float] | None:
     exits |= inside.intersection(basis.body.outputs)
     if len(modes) != 1 or not exits or not rows:
         return None
-    return modes == {FORWARD_MODE}, exits, work
+    return modes == {FORWARD_MODE}, sum(value.size for value in exits) // rows, work
 
 
 def _is_linear(op: TracedOp, depends: Sequence[bool]) -> bool:
@@ -343,9 +345,8 @@ Strassen 1983; Griewank and Walther, Evaluating Derivatives, 2nd ed., section 4.
 def derivative_mode(e: Evidence) -> Iterator[Match]:
     """Finds whole derivatives in the more expensive mode: forward for few outputs, reverse for few inputs."""
     for basis in (basis for body in e.program.bodies for basis in bases(body)):
-        is_forward, exits, work = whole_derivative(basis) or (True, set[Value](), 0.0)
-        n = basis.makes[0].shape[0]
-        m = max(1, sum(value.size for value in exits) // max(1, n))
+        is_forward, each, work = whole_derivative(basis) or (True, 0, 0.0)
+        n, m = basis.makes[0].shape[0], max(1, each)
         if n < LEAST_RATIO * m:
             continue
         (many, few, mode), other = (
@@ -409,17 +410,14 @@ times as long, and with 32 to 256 columns 3 to 14 times (float32, jaxlib 0.12.0,
 def hessian_vector(e: Evidence) -> Iterator[Match]:
     """Finds whole Jacobians and Hessians, if only their product with a vector is used."""
     for body in e.program.bodies:
-        derivatives = [(basis, whole_derivative(basis) or (True, (), 0.0)) for basis in bases(body)]
-        made = {value: (basis, work) for basis, (_, exits, work) in derivatives for value in exits}
-        for matrix in (value for op in body.ops for value in op.makes) if made else ():
+        identities = {basis.makes[0]: basis for basis in bases(body)}
+        for matrix in (value for op in body.ops for value in op.makes) if identities else ():
             vectors = count_vectors(matrix) if len(matrix.shape) > 1 else math.inf
-            source = made.get(_back_to(made, matrix)) if math.isfinite(vectors) else None
-            if source is None or FORWARD in matrix.readers[0].scope:
-                continue
-            (basis, work), columns = source, source[0].makes[0].shape[0]
+            basis = _basis(matrix, identities) if math.isfinite(vectors) else None
+            columns = basis.makes[0].shape[0] if basis is not None else 0
             are_few = FEW * vectors <= columns
             is_of_solver = any(op.name == "custom_linear_solve" for op in matrix.readers)
-            if not (are_few or is_of_solver):
+            if basis is None or FORWARD in matrix.readers[0].scope or not (are_few or is_of_solver):
                 continue
             n, last = count(vectors), matrix.readers[-1]
             what, needs = (
@@ -438,18 +436,33 @@ def hessian_vector(e: Evidence) -> Iterator[Match]:
                     NOT_MEASURED,
                 ],
                 op=last,
-                work=(work * body.times, e.program.body.work),
+                work=(sum(op.work for op in body.ops if _is_directional(op)) * body.times, e.program.body.work),
                 severity="warning" if are_few else "info",
                 where=basis.line,
                 related=[("the product is here", last.line), *_makers(basis)],
             )
 
 
-def _back_to(made: Collection[Value], value: Value) -> Value:
-    """Back from a value to one of these, through operations that only move it, if nothing else reads what they move."""
-    while value not in made and (op := value.maker) is not None and op.name in MOVES and op.reads[0].uses == 1:
+def _basis(matrix: Value, identities: Mapping[Value, TracedOp]) -> TracedOp | None:
+    """The identity that a derivative was taken along; None if something else reads it, or it is no derivative."""
+    value = matrix
+    while (op := value.maker) is not None and not _is_directional(op):
+        if op.name not in MOVES or op.reads[0].uses != 1:
+            return None
         value = op.reads[0]
-    return value
+    if op is None:
+        return None
+
+    def before(one: Value) -> Sequence[Value]:
+        # Points that are made from an identity are no directions.
+        is_crossed = one.maker is not None and (one.maker.name in MOVES or _is_directional(one.maker))
+        return one.maker.reads if one.maker is not None and is_crossed else ()
+
+    return next((identities[one] for one in reach([value], before) if one in identities), None)
+
+
+def _is_directional(op: TracedOp) -> bool:
+    return FORWARD in op.scope and "vmap(" in op.scope
 
 
 # ---- per-example-gradients -------------------------------------------------------------------------------------------
