@@ -202,6 +202,20 @@ def test_a_function_that_is_another_one_in_each_trace_has_no_errors() -> None:
     assert found.seen["baseline"].errors is None
 
 
+@pytest.mark.parametrize("returned", [3.0, True, None])
+def test_a_side_can_return_numbers_of_python_or_nothing(returned: Any) -> None:
+    case = make_case(lambda x: (x * 2, returned) if returned else None, ("f32[8]",))
+    in_bf16 = ChangedCase(case, rounds_to="bfloat16")
+
+    found = look_at_all(
+        ({"jitted": ChangedCase(case), "eager": ChangedCase(case.eager()), "bf16": in_bf16}, 0, ""),
+        lambda text, **facts: None,
+    )
+
+    assert not found.failures
+    assert len({seen.bound for seen in found.seen.values()}) == 1
+
+
 def test_what_draws_nothing_is_compared_with_a_run_in_float64() -> None:
     found = looked_at(baseline=make_case(jnp.sin, (jnp.ones(100),)))
 

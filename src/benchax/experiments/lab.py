@@ -429,7 +429,7 @@ def look(
         flops=_or_absent(absent, "flops", built.count_operations),
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs, draws)),
-        bound=max((tolerance(leaf.dtype) for leaf in leaves(subject.outputs).values()), default=0.0),
+        bound=max(map(tolerance, map(jax.numpy.result_type, leaves(subject.outputs).values())), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: observed_bytes(subject)),
         absent=tuple(absent),
         rounding_rel=reference.rounding_error(side.rounds_to) if side.rounds_to else None,
@@ -470,7 +470,7 @@ class Reference:
     def rounding_error(self, dtype: str) -> float | None:
         """The largest relative error that rounding the inputs makes in float64; None where it cannot be had."""
         # The reference as arrays of one structure: the same function made both.
-        return measure_errors(self.run(dtype), self.expected, "float64").max_rel if self.run else None
+        return measure_errors(self.run(dtype), self.expected, "float64").max_rel if self.run and self.expected else None
 
     def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
         """Raises `NotMeasured` if there is nothing to compare with."""
