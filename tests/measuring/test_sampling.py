@@ -142,7 +142,11 @@ NOTHING = Samples("in_graph", 1, (300e-9,) * 40, overhead_s=281e-9)
         (Samples("loop", 1, DRIFTING), 0.0, "its 100 readings have no interval"),
         (NOTHING, 9e-6, r"^it takes less than reading the clock does \(281 ns\)$"),
         # A function of 28 ms does not take less than a reading of the clock.
-        (NOTHING, 28e-3, r"^XLA moved the work out of the timed region: the region takes less than .* \(281 ns\)$"),
+        (
+            NOTHING,
+            28e-3,
+            r"^its timed region takes less than .* \(281 ns\), and a call takes 28.0 ms: XLA moved work out of it, or ",
+        ),
         (Samples("loop", 10, (1e-6,) * 40), 0.0, None),
         (Samples("wall", 1, DRIFTING), 0.0, None),
     ],

@@ -258,8 +258,11 @@ def reject_implausible(samples: Samples, call_s: float = 0.0) -> Samples:
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if overhead_s and samples.summary.median_s < overhead_s:  # `loop` reads no clock inside its program
         less = f"takes less than reading the clock does ({seconds(overhead_s, 2)})"
+        # A call through Flax NNX spends most of its time in Python.
+        where = "XLA moved work out of it, or the call spends its time in Python"
+        is_slow = call_s > CALLING_S
         raise NotMeasured(
-            f"XLA moved the work out of the timed region: the region {less}" if call_s > CALLING_S else f"it {less}"
+            f"its timed region {less}, and a call takes {seconds(call_s)}: {where}" if is_slow else f"it {less}"
         )
     low_s = samples.summary.low_s
     refuse(
