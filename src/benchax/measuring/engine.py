@@ -13,6 +13,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -197,12 +198,18 @@ def measure(
     # A cold process shows what JAX does once per process. Warming up would do that before the measurement.
     if cold != "process":
         do_first_work()
+    # A function that changes the working folder changes it for itself: results would be stored in its folder. By
+    # descriptor, because the folder may have been removed, or cannot be read.
+    folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
     try:
         subject = fill(record, case, options, sampler or TimerSampler(case, options), cold, prepared)
         _export(record, subject, case, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
         _tell(case, "error", error)
+    finally:
+        os.fchdir(folder)
+        os.close(folder)
     return record.row(case, options, run_id, failure)
 
 

@@ -16,7 +16,6 @@ Stabilizer, ASPLOS 2013, do so all the time). `executor_for(options)` chooses wh
 from __future__ import annotations
 
 import mmap
-import os
 import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
@@ -52,14 +51,7 @@ class Inline:
     """Runs a case in this process: nothing to start, nothing to send, and a crash takes the session with it."""
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        # A function that changes the working folder changes it for itself, as in a worker: results would be stored in
-        # its folder. By descriptor, because the folder may have been removed.
-        folder = os.open(".", os.O_RDONLY)
-        try:
-            return measure(case, options, run_id=run_id, progress=progress)
-        finally:
-            os.fchdir(folder)
-            os.close(folder)
+        return measure(case, options, run_id=run_id, progress=progress)
 
 
 class Isolated:
