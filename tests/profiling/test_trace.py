@@ -86,18 +86,6 @@ def test_a_device_is_idle_between_operations_and_gaps_name_their_neighbours() ->
     assert device.gaps[0].length_s == pytest.approx(3e-6)
 
 
-def test_each_run_has_its_own_device_time_and_programs_of_one_name_stay_apart() -> None:
-    step = Event("train", 0, 9 * US, {"step_num": 4, "_r": 1})
-    first = [step, op("a", 0, 2 * US), op("b", 3 * US, US), op("a", 10 * US, 5 * US, run_id=2, program_id=9)]
-
-    p = cpu(first, [op("c", US, 2 * US)])
-
-    assert [(run.run_id, run.module) for run in p.runs] == [(1, "jit_f"), (2, "jit_f")]
-    assert [run.device_s for run in p.runs] == pytest.approx([4e-6, 5e-6])
-    assert sorted(one.self_s for one in p.ops if one.name == "a") == pytest.approx([2e-6, 5e-6])
-    assert [(one.name, one.number, one.length_s) for one in p.steps] == [("train", 4, pytest.approx(9e-6))]
-
-
 def test_the_compiler_is_counted_by_pass() -> None:
     line = [
         Event("PjRtCpuClient::Compile", 0, 10 * US),
@@ -422,15 +410,6 @@ def test_the_timer_and_the_profile_agree() -> None:
 
     assert [run.busy_s for run in timed] == [run.device_s for run in profiled] == [6e-6, 4e-6]
     assert [run.start_ps / 1e12 for run in timed] == [run.start_s for run in profiled]
-
-
-def test_a_run_on_two_devices_is_one_run_and_two_in_the_profile() -> None:
-    trace = space(plane("/host:CPU", {"a": [op("dot.1", 0, 2 * US), op("dot.1", US, 4 * US, device_ordinal=1)]}))
-
-    timed, profiled = device_runs(read(trace, STATS)), profile_of(trace).runs
-
-    assert [run.busy_s for run in timed] == [5e-6]
-    assert [(run.device, run.device_s) for run in profiled] == [("cpu:0", 2e-6), ("cpu:1", 4e-6)]
 
 
 def test_an_operation_without_a_marker_is_not_known_to_have_ended_and_not_called_open() -> None:

@@ -118,6 +118,16 @@ def test_only_the_reference_is_read_however_many_rows_there_are(csv: Path) -> No
     assert read.call_count == 1
 
 
+def test_a_damaged_row_is_no_reference(csv: Path) -> None:
+    stored = a_file(csv, *(a_row(tag=tag) for tag in ("t", "t", "t")))
+    csv.write_text(csv.read_text().replace(" t ", " t  x ", 1))
+
+    reference = baseline.find_reference(stored, csv, PluginSettings())
+
+    assert reference is not None
+    assert reference["run_id"] == 1
+
+
 # ---- what is said of two rows that were measured in different sessions: hardly ever more than they can support ------
 
 SESSIONS = Path(__file__).parent.parent / "data" / "sessions.npz"

@@ -144,6 +144,15 @@ def test_a_hundredth_more_is_no_cliff_and_decades_are_a_logarithmic_axis() -> No
     assert axes(by_parameter(np.concatenate(data), {"n": [1, 10, 100]}, "n", TEST)[0])[1].is_log
 
 
+def test_zero_bytes_have_a_place() -> None:
+    data = np.concatenate([measured(1, jit_temporary_bytes=b, jit_peak_bytes=2**k) for k, b in ((12, 0), (30, 2**28))])
+
+    memory = axes(panel(by_parameter(data, {"n": [1, 2]}, "n", TEST), "memory"))[1]
+
+    assert not memory.is_log
+    assert memory.ticks[0].text == "0 B"
+
+
 # ---- words ------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +246,16 @@ def test_a_commit_is_named_at_its_first_run_and_shares_its_shade_with_no_other(g
         assert all(any(s.low < run < s.high for s in shades) is (k % 2 == 1) for run in runs)
 
 
+def test_commits_stand_side_by_side_with_their_runs_in_order_and_no_line_between_them() -> None:
+    data = measured(5, commit=["a", "a+", "b", "a", "c"])
+
+    chart = history(data, TEST, "commit")[0]
+
+    assert [round(at, 2) for at in points(chart)[0].places] == [-0.3, 0.0, 0.3, 1.0, 2.0]
+    assert [(tick.at, tick.text) for tick in chart.x.ticks] == [(0, "a"), (1, "b"), (2, "c")]
+    assert not any(isinstance(mark, Line) for mark in chart.marks)
+
+
 def test_of_many_commits_some_are_named() -> None:
     data = measured(250, commit=[f"v0.3-{i}" for i in range(250)])
 
@@ -316,6 +335,17 @@ def test_over_a_parameter_stands_the_newest_run_of_each_value() -> None:
     picture = by_parameter(data, {"n": [1, 1, 1, 2, 2]}, "n", TEST)
 
     assert values(picture, "run time")["jitted"] == pytest.approx({1: 3e-3, 2: 20e-3})
+
+
+def test_another_parameter_and_the_tag_make_a_series_each() -> None:
+    """Or the value of one parameter would stand for all values of the others."""
+    parts = [measured(1, tag=tag) for _ in range(4) for tag in ("fft", "rfft")]
+    both = {"n": [1, 1, 2, 2] * 2, "dtype": ["f32"] * 4 + ["f64"] * 4}
+
+    picture = by_parameter(np.concatenate(parts), both, "n", TEST)
+
+    labels = ["fft, dtype=f32", "rfft, dtype=f32", "fft, dtype=f64", "rfft, dtype=f64"]
+    assert list(values(picture, "run time")) == labels
 
 
 # ---- files of pictures: what matplotlib makes of the charts is tested where they are drawn --------------------------

@@ -179,7 +179,41 @@ def test_a_function_that_fails_is_named_and_costs_its_own_picture_only(project: 
     ]
 
 
+# ---- parameters and summary -------------------------------------------------------------------------------------
+
+
+def test_the_picture_of_a_parameter_has_values_that_did_not_run_this_time(
+    project: Path, pictures: list[Picture]
+) -> None:
+    stored("test_p", params={"n": 128})
+
+    draw(stored("test_p", params={"n": 256}), kinds=["parameters"])
+
+    (picture,) = pictures
+    assert [tick.text for tick in picture[0].x.ticks] == ["128", "256"]
+
+
+def test_the_axis_and_the_length_of_a_history_can_be_chosen(project: Path, pictures: list[Picture]) -> None:
+    draw(stored("test_a", measured(5)), x_axis="commit", most_runs=3, kinds=["history"])
+
+    (picture,) = pictures
+    assert picture[0].x.title == "commit"
+    assert "The last 3 of 5 runs" in picture[0].title
+
+
 # ---- what cannot be drawn ---------------------------------------------------------------------------------------
+
+
+def test_a_test_without_a_file_or_with_a_damaged_one_is_told_and_the_others_are_drawn(project: Path) -> None:
+    missing = PlotRequest("t.py::test_gone", FOLDER / "gone" / "main.csv")
+    newer = stored("test_newer")
+    newer.csv.write_text(newer.csv.read_text().replace("# format: 2", "# format: 99"))
+
+    drawn = draw(missing, newer, stored("test_fine"), kinds=["history"])
+
+    assert names(drawn) == ["tests-test_x.py--test_fine/main.png"]
+    assert [problem.split(":", 1)[0] for problem in drawn.problems] == ["t.py", "tests/test_x.py"]
+    assert "99" in drawn.problems[1]
 
 
 def test_without_matplotlib_the_extra_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,12 @@ def test_values_stay_whole(width: int, snapshot: Any) -> None:
     assert "\n".join(table.fit(usual(2), width)) == snapshot
 
 
+def test_a_tag_that_says_something_is_never_left_out() -> None:
+    found = table.tabulate_records([a_record(a_row(tag="other")), a_record(a_row())])
+
+    assert "other" in "\n".join(table.fit(found, 41))
+
+
 def test_colours_do_not_move_columns() -> None:
     found = table.tabulate_records([a_record(a_row(jit=10.0, commit_run=1), a_row())])
 
