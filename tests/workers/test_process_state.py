@@ -73,7 +73,6 @@ CHANGES_ITS_OWN_PROCESS = {
     "cli/main.py": "of a command, before JAX is there: it shares an accelerator with workers of its own",
     "clusters/ray_agents.py": "in the agent, where Ray has set a number of threads, and before Ray reads its settings",
     "workers/worker.py": "in the worker",
-    "experiments/variants/process_settings.py": "in the worker",
     "measuring/jax_settings.py": "in the worker, or while this process lowers or compiles what it measures",
 }
 
