@@ -188,7 +188,7 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
 
 
 def _share(some: Sequence[Any], records: Sequence[Record]) -> str:
-    return f"{len(some)} of {len(records)} measurements"
+    return f"{len(some)} of {plural(len(records), 'measurement')}"
 
 
 def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:

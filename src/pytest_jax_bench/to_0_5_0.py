@@ -20,6 +20,7 @@ from typing import Any
 
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
+from benchax.units import plural
 from benchax.whole_files import write_text
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC, Kind, word
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         line(str(target))
         if without:
-            note(f"{file}: {without} rows of failures are left out")
+            note(f"{file}: without {plural(without, 'row')} of failures")
     return 0
 
 

@@ -236,7 +236,7 @@ class TestOnTwoNodes:
         os.killpg(first.pid, signal.SIGINT)
         code, text = finish(first)
         assert code == 130
-        assert "interrupted: 0 of 1 cases finished" in text
+        assert "interrupted: 0 of 1 case finished" in text
         wait_until_gone(pids)
 
         second = start(files, *waits)

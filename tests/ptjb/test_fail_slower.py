@@ -201,7 +201,7 @@ def test_a_first_session_passes_unless_it_was_to_be_compared_with_a_pinned_run(p
     first = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%")
     pinned = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%", "--ptjb-pin", "1234567", code=3)
 
-    assert "nothing to compare with (--ptjb-fail-slower): 1 of 1 measurements" in first.text
+    assert "nothing to compare with (--ptjb-fail-slower): 1 of 1 measurement" in first.text
     assert "UNCLEAR: the limit for run judged no measurement" in pinned.text
 
 

@@ -84,7 +84,7 @@ def test_the_way_back_writes_files_that_0_5_0_reads(tmp_path: Path, capsys) -> N
     file = tmp_path / "new" / "test_a" / "main.csv"
     said = capsys.readouterr()
     assert (code, said.out) == (0, f"{file}\n")
-    assert "1 rows of failures are left out" in said.err
+    assert "without 1 row of failures" in said.err
     assert old.read_bytes() == before
     # As 0.5.0 reads it.
     dtype = [(name, {"int": "<i8", "float": "<f8", "text": "U32"}[KINDS[name]]) for name in COLUMNS[:18]]

@@ -90,7 +90,7 @@ def test_a_run_is_compared_with_the_first_of_its_commit_and_before_that_with_the
     assert c_run(ptjb.run("--ptjb-pin", f"{first}:1").line("test_one")) == f"{first}:1->1"
     unknown = ptjb.run("--ptjb-pin", "abcdef0")
     assert c_run(unknown.line("test_one")) == "2"
-    assert "no run abcdef0 to compare with (--ptjb-pin): 1 of 1 measurements" in unknown.text
+    assert "no run abcdef0 to compare with (--ptjb-pin): 1 of 1 measurement" in unknown.text
 
 
 def test_the_commit_is_that_of_the_tests_wherever_pytest_is_started(ptjb, monkeypatch, tmp_path_factory) -> None:
@@ -362,7 +362,7 @@ def test_where_jax_has_started_benchmarks_run_without_a_fork_and_the_session_say
     session = ptjb.run(*["--forked"] * (how == "option"))
 
     assert "test_k.py::test_k" in session.line("test_k ")
-    assert "ptjb: 1 of 1 measurements ran without a fork, because JAX had started before" in session.text
+    assert "ptjb: 1 of 1 measurement ran without a fork, because JAX had started before" in session.text
 
 
 def test_each_attempt_of_a_test_that_is_rerun_is_a_run_of_its_own(ptjb) -> None:

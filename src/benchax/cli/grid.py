@@ -45,6 +45,7 @@ from benchax.model import Absent
 from benchax.progress import show_progress
 from benchax.reporting import terminal
 from benchax.reporting.document import Document, Heading, list_parts
+from benchax.units import plural
 from benchax.whole_files import refuse_unwritable
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def measure(
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
         # The store has no run without finished cells.
         kept = f", and kept; go on with: --resume {run.run_id[:12]}" if finished and run.store is not None else ""
-        note(f"interrupted: {finished} of {len(result.cells)} cells finished{kept}")
+        note(f"interrupted: {finished} of {plural(len(result.cells), 'cell')} finished{kept}")
         return 130, result
     if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
         return 2, result

@@ -201,7 +201,7 @@ def measure(
             note(text)
     if not has_ended:
         kept = ", and kept" if outcome.row_ids else ""
-        note(f"interrupted: {len(rows)} of {len(cases)} cases finished{kept}")
+        note(f"interrupted: {len(rows)} of {plural(len(cases), 'case')} finished{kept}")
         return 130
     if any(row.failure for row in rows) or outcome.unstored:
         return 2

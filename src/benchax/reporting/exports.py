@@ -46,7 +46,7 @@ from benchax.reporting.measurement import describe_devices
 from benchax.reporting.tables import CASE, VERDICT, name_device
 from benchax.stats.summary import Summary
 from benchax.store.schema import case_key
-from benchax.units import seconds, seconds_range, size
+from benchax.units import plural, seconds, seconds_range, size
 
 LEAST_S, GREATEST_S = 1e-18, 1e18
 """No clock reads less than an attosecond, or more than the age of the universe; in between no unit overflows."""
@@ -127,9 +127,8 @@ class ExportedCase:
         answers = f": {s.answers}" if s.answers else ""
         series = self.m.series_of(s.timer)
         processes = f" in {len(series)} processes" if len(series) > 1 else ""
-        return (
-            f"median of {sum(len(each.elapsed_s) for each in series)} samples{calls}{processes} by {s.timer}{answers}"
-        )
+        samples = plural(sum(len(each.elapsed_s) for each in series), "sample")
+        return f"median of {samples}{calls}{processes} by {s.timer}{answers}"
 
 
 def entries(

@@ -282,13 +282,13 @@ def _transfer(label: str, transfer: Transfer | None) -> Iterable[TextRow]:
 def _timer(series: Sequence[Samples], s: Summary, is_answered: bool) -> TextRow:
     samples = series[0]
     texts = (describe_interval(s), "" if is_answered else samples.answers, samples.regime or "")
-    taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
+    taken = f"{s.n} × {samples.iterations} samples" if samples.iterations > 1 else plural(s.n, "sample")
     disturbed = sum(each.disturbed_count or 0 for each in series)
     stop = {"time": ", out of time", "count": ", count reached"}.get(samples.stop or "", "")
     clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
     own_s = seconds((samples.overhead_s or 0.0) / samples.iterations, 2)
     less = "" if samples.overhead_s is None else f", less {own_s} for each reading{clock}"
-    detail = f"{taken} samples{stop}{f', {disturbed} disturbed' if disturbed else ''}{less}"
+    detail = f"{taken}{stop}{f', {disturbed} disturbed' if disturbed else ''}{less}"
     return TextRow(samples.timer, seconds(s.median_s), f"{' · '.join(filter(None, texts))}\n{detail}")
 
 

@@ -14,6 +14,7 @@ from benchax.model import Measurement, Opaque
 from benchax.renderers import SavedAsPage
 from benchax.store.database import check_place, commit_range, name_matcher, open_store
 from benchax.store.schema import SCALARS, row_of
+from benchax.units import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,9 +86,9 @@ class Rows(SavedAsPage, Sequence[Measurement]):
     def __repr__(self) -> str:
         if not self.measurements:
             return "<Rows: none>"
-        cases = len({m.case for m in self.measurements})
+        cases = plural(len({m.case for m in self.measurements}), "case")
         first, last = self.measurements[0].started_at[:10], self.measurements[-1].started_at[:10]
-        return f"<Rows: {len(self)} measurements, {cases} cases, {first} to {last}>"
+        return f"<Rows: {plural(len(self), 'measurement')}, {cases}, {first} to {last}>"
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One record per measurement, with the scalars of `store.schema.Row`; times per call, of the headline timer.

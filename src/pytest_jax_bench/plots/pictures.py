@@ -295,7 +295,7 @@ def _why_nothing(failed: Sequence[str]) -> str:
     if not kinds:
         return "Not measured, because no row of this test holds a number."
     counted = ", ".join(f"{kind} ({kinds.count(kind)} ×)" for kind in dict.fromkeys(kinds))
-    return f"Not measured, because {len(kinds)} of {len(failed)} rows failed: {counted}."
+    return f"Not measured, because {len(kinds)} of {plural(len(failed), 'row')} failed: {counted}."
 
 
 def _describe_series(series: Sequence[Series]) -> str:
