@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchax.errors import FormatError, UsageError
+from benchax.errors import FormatError, StoreError, UsageError
 from pytest_jax_bench.csv.files import append, file_for, newest_heads, read
 from pytest_jax_bench.csv.lines import COLUMNS, KINDS, decode_parameters, encode_parameters, one_line, unword, word
 
@@ -366,6 +366,11 @@ def test_a_foreign_file_is_neither_read_nor_changed(path: Path, add: Add, conten
             call()
 
     assert path.read_text() == content
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot read .*nowhere\.csv"):
+        read(tmp_path / "nowhere.csv")
 
 
 # ---- the file of a test: readable, safe on every system, and its own ------------------------------------------------
