@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 MOST = 20
@@ -36,12 +36,14 @@ def under_partials(fn: Any) -> Any:
 def without_jit(fn: Any) -> Any:
     """The function under a jit, also inside a partial; any other function as it is.
 
-    A jitted method stays jitted: the function under its jit has no object.
+    A jitted method stays as it is, because the function under its jit has no object. So does what `jax.pmap` makes: the
+    function under it is given other arrays.
     """
     if isinstance(fn, partial):
         inner = without_jit(fn.func)
         return fn if inner is fn.func else partial(inner, *fn.args, **fn.keywords)
-    is_jitted = hasattr(fn, "lower") and not isinstance(fn, MethodType)
+    is_mapped = isinstance(fn, FunctionType) or type(fn).__name__ == "PmapFunction"  # the type in older versions of JAX
+    is_jitted = hasattr(fn, "lower") and not isinstance(fn, MethodType) and not is_mapped
     return getattr(fn, "__wrapped__", fn) if is_jitted else fn
 
 

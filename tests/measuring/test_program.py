@@ -59,6 +59,16 @@ def test_a_jitted_function_in_a_partial_is_run_eagerly_without_its_jit():
     assert [program.eager.func for program in programs] == [double, double]
 
 
+def test_the_function_under_a_pmap_is_not_its_eager_form(bench):
+    """It is given one part of each array: the mapped result was called wrong."""
+    mapped = jax.pmap(lambda x: x.sum())
+
+    assert program_of(make_case(mapped, (X[None],))).eager is None
+    m = bench(mapped, X[None])
+    assert (m.failure, m.numerics) == (None, None)
+    assert m.why_absent("numerics") == "there is no eager function behind it to compare with"
+
+
 def test_a_compiled_is_called_as_it_is_and_has_no_stages():
     compiled = jax.jit(double).lower(X).compile()
     program = program_of(make_case(compiled, (X,)))

@@ -46,9 +46,8 @@ def plain(case: Case, seed: int = 0) -> Case:
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
         case, inputs = replace(case, fn=without_jit(fn)), abstract_inputs(replace(case, jit=True))
         return replace(case, fn=of_arrays(case.fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
-    under = getattr(fn, "__wrapped__", None)
-    # `__wrapped__` of a bound method is the function without its object, so a call would lack an argument.
-    if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
+    under = without_jit(fn)
+    if under is fn or not hasattr(fn, "trace"):
         wrapper: type[Any] = type(fn)  # a class of equinox's is called _JitWrapper, which nobody wrote
         kind, package = wrapper.__name__.lstrip("_"), wrapper.__module__.partition(".")[0]
         raise NotAvailable(

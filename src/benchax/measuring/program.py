@@ -195,17 +195,16 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
     """
     fn = case.fn
     refuse_function(fn)
-    was_jitted = hasattr(under_partials(fn), "lower")
+    eager, was_jitted = without_jit(fn), hasattr(under_partials(fn), "lower")
     if not case.jit:
         return CallableProgram("eager", fn, fn, None, was_jitted)
     if isinstance(fn, jax.stages.Compiled):
         return CallableProgram("compiled", fn, None, None)
     if not is_plain(case):
         kind = "jit" if hasattr(fn, "trace") else "wrapper"
-        program = CallableProgram(kind, fn, without_jit(getattr(fn, "__wrapped__", None)), fn)
+        program = CallableProgram(kind, fn, None if eager is fn else without_jit(eager), fn)
         is_filtered = type(fn).__module__.partition(".")[0] == "equinox"
         return replace(program, hide=hide_all) if is_filtered else program
-    eager = without_jit(fn)
     if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
         call = _jitted(case, sys.modules["flax.nnx"].jit)
         kind = "jit" if hasattr(call, "trace") else "wrapper"
