@@ -49,7 +49,7 @@ from benchax.wrappers import layers
 
 MISSING = object()
 MOST_LEAVES = 50
-"""Arrays of a container."""
+"""Arrays of a container, a limit of time."""
 PLAIN = (bool, int, float, complex, str)
 OUTER = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
 """Instructions of Python that read a name from around a function (3.11 to 3.14)."""
@@ -249,7 +249,8 @@ def read_unseen(array: jax.Array) -> np.ndarray:
 MOST_KEPT = 20
 """Functions; each is kept alive, with the program that JAX traced."""
 SEARCHED_BYTES, SEARCHED_LEAVES = 1 << 23, 300
-"""Results of a call that are searched for NaN; larger ones are not."""
+"""Results of a call that are searched for NaN; larger ones are not. This and the next are limits of time: half and
+twice of them find the same in the program of nan-results."""
 SMALL_BYTES, SMALL_LEAVES = 1 << 16, 50
 """Arguments up to this size are copied at each call, so that the first NaN can be computed again from them."""
 

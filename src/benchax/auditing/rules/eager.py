@@ -573,7 +573,8 @@ def profile_missing(e: Evidence) -> Iterable[Match]:
             f"a call takes {seconds(one_s)}, and a profile is worth it from {seconds(WORTH_PROFILE_S)} on"
         )
     p, runs = _take_profile(e)
-    hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
+    shares = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops]
+    hottest = list_some(shares, 3, "operations")
     yield Match(
         f"hasn't been profiled since its file changed; the hottest operation is {hottest[0]}",
         [

@@ -387,11 +387,13 @@ def _accesses(
         widths, columns = op.params["slice_sizes"], list(reads[1:])
     elif op.name == "dynamic_update_slice":
         widths, columns = op.reads[1].shape, list(reads[2:])
-    elif op.name == "gather" or op.name.startswith("scatter"):
-        numbers, is_read = op.params["dimension_numbers"], op.name == "gather"
-        axes = numbers.start_index_map if is_read else numbers.scatter_dims_to_operand_dims
-        sizes = op.params["slice_sizes"] if is_read else _windows(op)
-        widths, columns = [sizes[axis] for axis in axes], _columns(op.reads[1], len(axes), known)
+    elif op.name == "gather":
+        axes = op.params["dimension_numbers"].start_index_map
+        widths, columns = [op.params["slice_sizes"][axis] for axis in axes], _columns(op.reads[1], len(axes), known)
+    elif op.name.startswith("scatter"):
+        axes = op.params["dimension_numbers"].scatter_dims_to_operand_dims
+        if set(axes) <= set(op.params["dimension_numbers"].inserted_window_dims):  # one element of each axis
+            widths, columns = [1] * len(axes), _columns(op.reads[1], len(axes), known)
     elif op.name == "eq" and any(call.params.get("name") == ONE_HOT for call in op.calls):
         classes = op.reads[1].shape  # they are along one axis, and once in each of the others
         axes, widths, columns = [max(range(len(classes)), key=lambda axis: classes[axis])], [1], [reads[0]]
@@ -406,14 +408,6 @@ def _columns(value: Value, n: int, known: Mapping[Value, KnownNumbers]) -> list[
     if whole is not None:
         return [whole._replace(array=whole.array[..., i]) for i in range(n)]
     return [_look_up(one, known) for one in parts.reads] if parts is not None and len(parts.reads) == n else []
-
-
-def _windows(scatter: TracedOp) -> list[int]:
-    """How many elements of each axis of its operand a scatter writes at each index."""
-    numbers = scatter.params["dimension_numbers"]
-    sizes = iter([scatter.reads[2].shape[axis] for axis in numbers.update_window_dims])
-    single = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
-    return [1 if axis in single else next(sizes, 1) for axis in range(len(scatter.reads[0].shape))]
 
 
 def _says_mode(op: TracedOp) -> bool:
