@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 from jax_versions import shows_calls
 
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recorder.hooks import find_lost_digits
+from benchax.auditing.recorder.log import Event, FunctionFacts, Log
+from benchax.auditing.rules.transfers import numpy_inputs
+from benchax.results.watch import ObservedTransfer, Transfers, Watch
 
 # ---- numpy-inputs ----------------------------------------------------------------------------------------------------
 
@@ -59,6 +64,26 @@ def test_arrays_on_the_device_are_fine(ask_about: Any) -> None:
 
 def test_specs_are_no_arrays_of_the_callers(ask_about: Any) -> None:
     assert ask_about("numpy-inputs", total, "f32[4]").outcome == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("kind", "by", "title"),
+    [
+        ("call", "jit(step)", "step takes NumPy arrays in each call: 23.4 KiB"),
+        ("call", "Model.__call__", "step takes NumPy arrays in each call: 23.4 KiB"),
+        ("operation", "step", "eager step take NumPy arrays in each call: 23.4 KiB"),
+    ],
+)
+def test_a_jitted_function_is_no_operation_whatever_the_log_calls_it(kind: Any, by: str, title: str) -> None:
+    log, transfers = Log(), Transfers(sees=("host to device",))
+    log.functions[1], log.seen_s = FunctionFacts(by, "", ("x",)), 1e-4
+    for _ in range(6):
+        log.add(Event(kind, by, "train.py:5", function=1, reads=(0,)))
+    transfers.add(ObservedTransfer("host to device", "train.py:5", "NumPy f32[1000]", "step", 6, 24000, None))
+
+    findings, _ = ask(numpy_inputs, ProgramEvidence(Watch(), log, transfers))
+
+    assert [finding.title for finding in findings] == [title]
 
 
 # ---- implicit-transfers ----------------------------------------------------------------------------------------------

@@ -99,18 +99,18 @@ def numpy_inputs(e: Evidence) -> Iterable[Match]:
 @numpy_inputs.in_program
 def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
     seen = e.seen_transfers("host to device")
-    called = {(line.name, line.where): line for line in e.lines}
+    sent_by = {(event.by, event.where) for event in e.log.of("operation")}
     # JAX itself creates single NumPy numbers, for example in `jnp.ones` and `grad`. Operations of one line belong
     # together.
     arrays = [t for t in seen.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
     groups = group_by(
         (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
-        lambda t: (t.by if (t.by, t.where) in called or not called else "", t.where or ""),
+        lambda t: ("" if (t.by, t.where) in sent_by else t.by, t.where or ""),
     )
     for (by, where), sent in groups.items():
         total = sum(t.size_bytes for t in sent)
         lost_s = total / RATE + sum(t.count for t in sent) * EACH_S
-        line = called.get((by, where))
+        line = next((line for line in e.lines if by and line.where == where), None)
         same = [name for name, n, repeats in line.numpy if repeats + 1 >= n >= OFTEN] if line else []
         operations = ", ".join(dict.fromkeys(t.by for t in sent))
         yield Match(
