@@ -15,7 +15,7 @@ import pytest
 from command_line import Benchax, Done
 from comparisons_by_hand import BASELINE, CASE, commit_of, counted, series, stepping
 from measurement_strategies import RICH, measured
-from site_stores import contents, failed, row
+from site_stores import contents, row
 
 from benchax import codec
 from benchax.model import CaseId, Comparison, Failure, Measurement
@@ -239,18 +239,6 @@ def test_a_store_that_is_being_written_gives_whole_pages(project: Path, store: D
     benchax("site", "-o", "out")
     benchax("site", "-o", "fresh")
     assert contents(project / "out").keys() == contents(project / "fresh").keys()
-
-
-def test_a_run_of_nothing_but_failures_says_why_of_each(project: Path, store: DatabaseStore, benchax: Benchax) -> None:
-    for n in range(3):
-        store.append(replace(failed(n, CaseId(f"f{n}")), run_id="r1"))
-
-    done = [benchax(*words) for words in COMMANDS]
-
-    assert are_fine(done)
-    assert "3 cases, 3 failed" in page_of(project)
-    assert page_of(project).count("took too long") >= 3
-    assert case_pages(project).count("not measured: timeout") == 3
 
 
 def test_no_rows_are_a_page_that_says_so_or_an_error(project: Path, benchax: Benchax) -> None:
