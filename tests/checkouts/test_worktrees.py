@@ -93,6 +93,36 @@ def test_a_module_that_the_other_commit_lacks_is_taken_from_now_only_where_git_i
         assert ("No module named 'new_one'" in other.note) is not is_ignored
 
 
+FINDER = """
+import importlib.util, sys
+class Finder:
+    def find_spec(name, path=None, target=None):
+        return importlib.util.spec_from_file_location(name, FILE) if name == "doubling" else None
+sys.meta_path.append(Finder)
+"""
+
+
+@pytest.mark.slow
+def test_a_package_of_now_that_a_hook_brings_into_the_other_commit_is_refused(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Now would be compared with itself. Some editable installations have such a hook."""
+    git(project, "mv", "src", "odd")
+    git(project, "commit", "-qam", "moved")
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(f"FILE = {str(project / 'odd' / 'doubling.py')!r}\n{FINDER}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hook"), prepend=os.pathsep)
+    # `syspath_prepend` of an earlier test can have left its own package.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "a project" not in path])
+
+    error = refused("main")
+
+    assert error.problem.startswith("the benchmarks cannot be built at main (")
+    assert error.problem.partition(": ")[2].startswith(
+        "odd/doubling.py was imported as it is now, and not as it is in "
+    )
+
+
 @pytest.mark.slow
 def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> None:
     (project / "src" / "doubling.py").write_text("def renamed(x):\n    return x\n")

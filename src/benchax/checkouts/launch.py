@@ -67,6 +67,8 @@ class Launch:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of JAX, on top of those of this program. They hold there before anything runs."""
     paths: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+    top: Path | None = None
+    """The top of a repository whose own modules must not be imported there: the process is of another commit."""
 
 
 def run_command(command: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,11 @@ to the next, and keeps the cases that it has found.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ import numpy as np
 from benchax.case import Case
 from benchax.checkouts.launch import Launch, Selection
 from benchax.discovery import collect
-from benchax.environment import CONFIG, capture
+from benchax.environment import CONFIG, ask_git, capture
 from benchax.errors import NotMeasured
 from benchax.measuring import paired
 from benchax.measuring.jax_settings import apply_settings, imported_jax, jax_settings
@@ -42,6 +44,8 @@ class CaseSource:
     """Bytes are one case, pickled. Reading it can start JAX's backend, so the settings come first."""
     settings: Mapping[str, Any]
     """Settings of JAX."""
+    top: Path | None = None
+    """As `Launch.top`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Listing:
     """Files that cannot be imported, or why there is no case at all."""
     environment: Environment | None = None
     jax: str = ""
+    inside: tuple[str, ...] = ()
+    """Files of modules inside of `CaseSource.top`, installed packages apart."""
 
     @cached_property
     def cases(self) -> dict[CaseId, tuple[int, float | None]]:
@@ -79,7 +85,14 @@ def list_cases(source: CaseSource, say: Say) -> Listing:
         given = chosen.options
     _kept[:] = [(case, resolve(None, case.options, given, project=case.folder)) for case in cases]
     listed = tuple((case.id, options.timeout_s) for case, options in _kept)
-    return Listing(listed, tuple(broken), capture(), imported_jax())
+    return Listing(listed, tuple(broken), capture(), imported_jax(), tuple(_find_modules(source.top)))
+
+
+def _find_modules(top: Path | None) -> Iterator[str]:
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} if top else set[str | None]()
+    for path in sorted(Path(file).resolve() for file in files if file):
+        if top and path.is_relative_to(top) and "site-packages" not in path.parts:
+            yield str(path)
 
 
 def kept_case(source: CaseSource, number: int, say: Say) -> tuple[Case, Options]:
@@ -146,6 +159,9 @@ def give_outputs(argument: None, say: Say) -> list[np.ndarray]:
 # ---- the other end ---------------------------------------------------------------------------------------------------
 
 
+PLACES = "Put it into the repository's top folder, into src, or into a folder of PYTHONPATH."
+
+
 class Partner:
     """A process of another version. It starts when it is needed, and again after its end.
 
@@ -157,7 +173,7 @@ class Partner:
         self.version, self.label = launch.version, launch.version.label
         # Settings that were made in code; of another JAX, only those whose meaning and default are the same there.
         here = {name: v for name, v in jax_settings().items() if launch.version.jax is None or name in CONFIG}
-        self.source = CaseSource(selection, here | dict(launch.settings))
+        self.source = CaseSource(selection, here | dict(launch.settings), launch.top)
         how = {"python": launch.python, "paths": launch.paths, "core": core, "cwd": launch.folder}
         keeper = partial(start_keeper, **how)
         self._pool = Pool(warm=False, preload=(__name__,), environ=launch.environ, start_keeper=keeper)
@@ -173,7 +189,17 @@ class Partner:
             # For example because of a user's own file `jax.py`.
             problem = f"{self.label} was requested, and jax {found.jax} was imported"
             return Listing(broken=(Failure("error", f"import of {self.label}", problem),))
+        if wrong := self._find_own(found.inside):
+            # For example because of a hook in `sys.meta_path`, as some editable installations have.
+            problem = f"{wrong} was imported as it is now, and not as it is in {self.label}"
+            return Listing(broken=(Failure("error", f"import of {self.label}", problem, PLACES),))
         return replace(found, broken=tuple(map(self._name, found.broken)))
+
+    def _find_own(self, files: Sequence[str]) -> str:
+        """The first of the files that belongs to the repository, and is not ignored there; empty if none does."""
+        top = self.source.top
+        words = ("ls-files", "--cached", "--others", "--exclude-standard", "--", *files)
+        return (ask_git(top, *words) or "").partition("\n")[0] if top and files else ""
 
     def ask(
         self,

@@ -223,7 +223,7 @@ def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:
     # Files that the other commit lacks must not come from this one, which PYTHONPATH or an editable installation may
     # point to.
     rest = [path for path in sys.path if path not in own]
-    return Launch(version, folder=_move(Path.cwd(), top, tree), paths=(*first, *rest))
+    return Launch(version, folder=_move(Path.cwd(), top, tree), paths=(*first, *rest), top=top)
 
 
 def _is_own(path: Path, top: Path) -> bool:
