@@ -102,6 +102,17 @@ def test_each_done_belongs_to_the_start_before_it() -> None:
     assert "half-communications" not in codes(p)
 
 
+def test_runs_that_overlap_have_a_start_and_an_end_each() -> None:
+    halves = [("all-gather-start.5", 1, 0), ("all-gather-start.5", 2, 2), ("all-gather-done.6", 1, 9),
+              ("all-gather-done.6", 2, 11)]  # fmt: skip
+    events = [Event(name, at * US, US, {"hlo_op": name, "program_id": 6, "run_id": run}) for name, run, at in halves]
+
+    p = profile_of(space(REDUCES, plane("/device:TPU:0", {"XLA Ops": events})))
+
+    assert told_us(p) == (12, 12)
+    assert "half-communications" not in codes(p)
+
+
 @pytest.mark.parametrize(
     ("name", "at"), [("all-gather-start.5", 0), ("all-gather-done.6", 0), ("all-gather-start.5", 60)]
 )
