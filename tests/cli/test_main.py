@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import re
@@ -21,6 +22,7 @@ from measurement_strategies import RICH, measured
 from rich.cells import cell_len
 from source_tree import PACKAGE
 
+from benchax.cli import main
 from benchax.cli.console import Waiting, at_terminal
 from benchax.cli.main import COMMANDS as LISTED
 from benchax.cli.main import first_line, load
@@ -140,6 +142,21 @@ def test_output_that_finds_no_space_is_an_error(stored: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == b"error: cannot write the output: [Errno 28] No space left on device\n"
+
+
+def test_a_file_without_permission_is_named_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "trace.xplane.pb")
+
+    monkeypatch.setattr(main, "app", read)
+
+    with pytest.raises(SystemExit) as end:
+        main.main()
+
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "error: 'trace.xplane.pb': Permission denied\n"
 
 
 def test_in_a_pipe_there_are_no_colours_and_each_row_is_a_line(stored: Path) -> None:

@@ -328,6 +328,9 @@ def main() -> None:
         if error.errno == errno.ENAMETOOLONG:  # of a word that was looked for as a file
             note(f"error: {quote(error.filename)} is too long for the name of a file")
             sys.exit(2)
+        if isinstance(error, PermissionError) and error.filename is not None:
+            note(f"error: {quote(error.filename)}: {error.strerror}")
+            sys.exit(2)
         if error.errno not in (errno.ENOSPC, errno.EFBIG):
             raise
         note(f"error: cannot write the output: {error}")
