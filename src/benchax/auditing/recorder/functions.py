@@ -69,7 +69,7 @@ class OuterValue(NamedTuple):
             return ""
         if any(isinstance(one, weakref.ref) for one in (*self.kept, *now.kept)):
             return "to another array"
-        return f"from {_shown(self.kept)} to {_shown(now.kept)}"
+        return f"from {_describe(self.kept)} to {_describe(now.kept)}"
 
 
 def _is_same(was: Any, now: Any) -> bool:
@@ -77,7 +77,7 @@ def _is_same(was: Any, now: Any) -> bool:
     return was is now or (isinstance(was, PLAIN) and type(was) is type(now) and was == now)
 
 
-def _shown(kept: tuple[Any, ...]) -> str:
+def _describe(kept: tuple[Any, ...]) -> str:
     return truncate(repr(kept[0] if len(kept) == 1 else kept), 40)
 
 
