@@ -37,8 +37,8 @@ from benchax.profiling.operations import (
 )
 from benchax.profiling.step_split import read_annotations, split
 from benchax.program import hlo
-from benchax.program.hlo import Instruction, Module
-from benchax.program.work import BYTES, FLOPS, FREE, Adder, Work, is_opaque
+from benchax.program.hlo import FREE, Instruction, Module
+from benchax.program.work import BYTES, FLOPS, Adder, Work, is_opaque
 from benchax.results.profile import (
     MANY_EVENTS_PER_S,
     CompileCost,

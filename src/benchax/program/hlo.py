@@ -56,6 +56,12 @@ CALLS = (
 
 HOLDERS = ("fusion", "while", "conditional", "call", "async-start")
 """Opcodes of instructions that other instructions run inside of."""
+FREE = frozenset((
+    "add-dependency", "after-all", "all-gather-done", "all-reduce-done", "async-done", "async-update", "bitcast",
+    "collective-permute-done", "constant", "copy-done", "domain", "get-dimension-size", "get-tuple-element",
+    "opt-barrier", "parameter", "partition-id", "recv-done", "replica-id", "send-done", "tuple",
+))  # fmt: skip
+"""Opcodes of instructions that only name, group, or wait for values; they move nothing."""
 BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 # Unoptimized programs are printed without the parameters of their computations.

@@ -40,7 +40,7 @@ from types import MappingProxyType
 import numpy as np
 
 from benchax.program import hlo
-from benchax.program.hlo import HOLDERS, Computation, Instruction, Module, Visit, shape_bytes
+from benchax.program.hlo import FREE, HOLDERS, Computation, Instruction, Module, Visit, shape_bytes
 from benchax.results.inspection import Collective, Collectives, Counts, HloOperation, HloOperations, LineWork
 from benchax.units import count as counted_text
 from benchax.units import plural
@@ -59,12 +59,6 @@ ELEMENTWISE = _names(
     "abs add and ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite maximum "
     "minimum multiply negate not or popcnt real reduce-precision remainder round-nearest-afz round-nearest-even "
     "select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract xor"
-)
-# These operations only name, group, or wait for values; they move nothing.
-FREE = _names(
-    "add-dependency after-all all-gather-done all-reduce-done async-done async-update bitcast "
-    "collective-permute-done constant copy-done domain get-dimension-size get-tuple-element opt-barrier parameter "
-    "partition-id recv-done replica-id send-done tuple"
 )
 
 _SHAPE = re.compile(r"\b[a-z]\w*\[([^\]]*)\]")

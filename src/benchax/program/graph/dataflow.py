@@ -20,8 +20,7 @@ from typing import Literal
 
 from benchax.printable import truncate
 from benchax.program import hlo
-from benchax.program.hlo import Computation, Instruction, Module
-from benchax.program.work import FREE
+from benchax.program.hlo import FREE, Computation, Instruction, Module
 from benchax.units import plural
 
 TITLE, LINE, DETAILS = 30, 36, 400
