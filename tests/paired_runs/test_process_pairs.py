@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from process_ends import wait_until_gone
 
 from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.sequential import Effort
@@ -230,12 +230,10 @@ def program(project: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_a_program_that_is_ended(program: subprocess.Popen[str], how: signal.Signals) -> None:
-    partners = psutil.Process(program.pid).children(recursive=True)
+    partners = {each.pid for each in psutil.Process(program.pid).children(recursive=True)}
 
     program.send_signal(how)
     program.wait(20)
 
     assert len(partners) == 4  # each with its keeper
-    gone_by = time.monotonic() + 10
-    while left := [each for each in partners if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]:
-        assert time.monotonic() < gone_by, left
+    wait_until_gone(partners)
