@@ -18,12 +18,13 @@ from benchax.comparing.judging import (
     confirm,
     judge,
     judge_counts,
+    judge_cpu_time,
     judge_times,
     resolution_of,
 )
 from benchax.errors import UsageError
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Metric, Remark, Version
-from benchax.stats.verdicts import CONFIRMING_ALPHA, LEAST_CHANGE, SAME_WITHIN, least_change
+from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, LEAST_CHANGE, SAME_WITHIN, Ratio, least_change
 
 MATTER = Comparison(
     CaseId("f", (("n", 8),)),
@@ -289,6 +290,27 @@ def test_where_the_walls_estimate_says_something_else_nothing_is_decided(data: l
     assert found.ratio == pytest.approx(ratio, rel=0.05)
     assert (found.verdict, found.is_by_cpu_time) == ("unclear", False)
     assert found.why.endswith("does not decide")
+
+
+@pytest.mark.parametrize(
+    ("wall", "high", "busy", "word"),
+    [
+        (1.2, 1.7, (1.0, 1.0), "slower"),
+        (1.2, 1.4, (1.0, 1.0), "unclear"),
+        (1.2, 1.7, (1.25, 1.0), "unclear"),
+        (1.01, 1.7, (1.0, 1.0), "unclear"),
+    ],
+    ids=["agreed", "beyond the wall's interval", "fewer cores busy", "the wall's estimate is no change"],
+)
+def test_each_condition_of_the_witness_keeps_it_from_deciding(
+    wall: float, high: float, busy: tuple[float, float], word: str
+) -> None:
+    blocks, by_wall = waiting_blocks(1.5, 1.5, busy=busy), Ratio(wall, 0.98, high, 1.0, 0.01)
+
+    found = judge_cpu_time(blocks, by_wall, ALPHA, SAME_WITHIN, CPU)
+
+    assert found is not None
+    assert (round(found[0].ratio, 1), found[1]) == (1.5, word)
 
 
 @pytest.mark.parametrize(

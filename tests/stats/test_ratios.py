@@ -93,9 +93,12 @@ def test_unchanged_code_is_hardly_ever_called_slower_and_the_interval_holds_the_
         (1.001, 1.03, 1.06, "slower"),
         (1.001, 1.015, 1.03, "same"),  # a change too small to have a name, and within 5 %
         (0.94, 0.97, 0.999, "faster"),
+        (0.97, 0.985, 0.999, "same"),
+        (0.951, 0.99, 1.01, "unclear"),  # 1 / 1.05 is 0.952
         (0.96, 1.0, 1.04, "same"),
         (0.9, 1.0, 1.04, "unclear"),
         (0.99, 1.1, 1.3, "unclear"),
+        (0.7, 0.9, 1.01, "unclear"),
         (None, 1.5, None, "unclear"),
     ],
 )
