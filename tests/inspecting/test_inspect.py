@@ -158,6 +158,31 @@ def test_the_workload_with_a_loop_counts_every_step() -> None:
     assert found.xla_cost.flops == pytest.approx(found.counts.flops / 100, rel=0.01)
 
 
+def test_work_that_cannot_be_counted_says_why() -> None:
+    def on_the_host(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    found = inspect(on_the_host, jnp.ones(8))
+
+    assert found.counts is not None
+    assert found.counts.flops is None
+    for what in ("flops", "transcendentals", "bytes_accessed"):
+        assert "can't be inspected" in (found.why_absent(f"counts.{what}") or "")
+    assert "no reason was recorded" not in str(found)
+
+
+def test_the_work_of_one_branch_is_no_bound() -> None:
+    """A call that takes the smaller branch does less than was counted."""
+
+    def either(is_needed: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.cond(is_needed, lambda x: x @ x, lambda x: x, x)
+
+    shown = str(inspect(either, jnp.asarray(False), jnp.ones((64, 64))))
+
+    assert "at least" not in shown
+    assert "524 kFLOP  not exact; on one device" in shown
+
+
 def test_a_function_of_jax_itself_is_not_said_to_come_from_our_own_files() -> None:
     found = benchax.inspect(jnp.sort, "f32[64]")
 

@@ -111,7 +111,7 @@ SHOWN: dict[str, Document] = {
     for part in ("overview", "constants", "donation", "collectives", "memory", "cost")
 } | {
     "nothing is known": inspection.document(BARE, ("overview", "constants", "donation", "collectives", "jaxpr")),
-    "counts with restrictions are at least": inspection.document(dataclasses.replace(FOUND, counts=PARTLY)),
+    "counts with restrictions are not exact": inspection.document(dataclasses.replace(FOUND, counts=PARTLY)),
     "a number of devices that is not known": inspection.document(UNKNOWN_DEVICES),
     "a roofline with a time": roof(),
     "a roofline without a time": roof(timed=None),

@@ -208,9 +208,13 @@ def _read_compiled(
     except NotAvailable as error:
         peak, why = None, error.problem
     absent |= {} if peak else {"peak": why}
+    work = counts(module)
+    if work and work.opaque_calls:
+        why = f"{', '.join(repr(name) for name, _ in work.opaque_calls)} can't be inspected"
+        absent |= dict.fromkeys(("counts.flops", "counts.transcendentals", "counts.bytes_accessed"), why)
     found: dict[str, Any] = {
         "hlo": module.text,
-        "counts": counts(module),
+        "counts": work,
         "lines": work_by_line(module),
         "operations": operations(module),
         "xla_cost": cost(compiled, module.text),

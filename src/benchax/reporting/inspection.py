@@ -330,7 +330,8 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         yield _not_known(found, "operations", "counts")
         return
     per_loop = "; bodies of loops × trip counts" if counts.loops else ""
-    least = "" if counts.is_exact else "at least; "
+    # No bound: a loop can run no body at all, and a call can take a smaller branch.
+    partly = "" if counts.is_exact else "not exact; "
     for label, what, write, detail in (
         ("operations", "flops", partial(count, what="FLOP"), f"on one device{per_loop}"),
         ("transcendentals", "transcendentals", count, "exp, log, tanh …"),
@@ -338,7 +339,7 @@ def _work(found: Inspection) -> Iterable[TextRow]:
     ):
         value: float | None = getattr(counts, what)
         unknown = _not_known(found, label, f"counts.{what}")
-        yield unknown if value is None else TextRow(label, write(value), least + detail)
+        yield unknown if value is None else TextRow(label, write(value), partly + detail)
     if counts.arithmetic_intensity is not None:
         yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations per byte accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:
@@ -361,7 +362,7 @@ def _roofline(found: Inspection, roof: Roofline) -> Iterable[TextRow]:
                 row = TextRow(label, seconds(time_s), f"at {rate(per_s, unit)}, the highest rate measured {by}")
             yield row
         if roof.is_memory_bound is not None:
-            meaning = "for the counted part; the rest might decide" if roof.is_at_least else HELPS[roof.is_memory_bound]
+            meaning = "as counted; the rest might decide" if roof.is_at_least else HELPS[roof.is_memory_bound]
             yield TextRow("the longer one", "bytes" if roof.is_memory_bound else "operations", meaning)
     yield from _time_rows(roof)
 
@@ -381,7 +382,7 @@ def _time_rows(roof: Roofline) -> Iterable[TextRow]:
     interval = f"95 % {ends}" if ends else "no interval"
     yield TextRow("one call takes", seconds(s.median_s), f"{interval}, by the {timed.headline.timer} timer")
     if roof.share is None:
-        why = "some of the work is not counted" if roof.is_at_least else "bytes or operations have no time"
+        why = "the work is not counted exactly" if roof.is_at_least else "bytes or operations have no time"
         yield TextRow("share of roofline", "not known", f"because {why}", "faint")
         return
     above = "; above 100 %: caches served some of the bytes, or the rates were reached on a busy machine"

@@ -131,7 +131,7 @@ class Counts:
     is_exact: bool
     """False: the three numbers have the restrictions that `restrictions` lists."""
     restrictions: tuple[str, ...] = ()
-    """Sentences, such as "at least: the work of the custom call 'lapack_spotrf_ffi' is not in it"."""
+    """Why the numbers are not exact. They are no bound either: a call can take the smaller branch of a conditional."""
     loops: tuple[Loop, ...] = ()
     fusions: int = 0
     instructions: tuple[tuple[str, int], ...] = ()
@@ -516,7 +516,7 @@ class Roofline:
     dtype: str = "f32"
     """The type of the matmul with which `flops_per_s` was reached."""
     is_at_least: bool = False
-    """Some of the work is not counted."""
+    """The work is not counted exactly: `Counts.restrictions` says why."""
     timed: Measurement | None = None
     """The program, measured: its headline is compared."""
     absent: tuple[Absent, ...] = ()

@@ -285,16 +285,16 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
     if counts.flops < LEAST_FLOP_RATIO * cost.flops:
         return
     trips = ["an unknown number of" if loop.trips is None else count(loop.trips) for loop in counts.loops]
-    least = "at least " if not counts.is_exact or any(loop.trips is None for loop in counts.loops) else ""
+    about = "" if counts.is_exact else "about "
     loops = [
         f"{loop.name}: {n} iterations{f' ({loop.op_name})' if loop.op_name else ''}"
         for loop, n in zip(counts.loops, trips, strict=True)
     ]
     yield Match(
-        f"XLA counts {count(cost.flops, 'FLOP')}, and {least}{count(counts.flops, 'FLOP')} are done",
+        f"XLA counts {count(cost.flops, 'FLOP')}, and {about}{count(counts.flops, 'FLOP')} are done",
         [
             *list_some(loops, what="loops"),
-            f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() reports",
+            f"{about}{number(counts.flops / cost.flops)} times as many as cost_analysis() reports",
         ],
     )
 
