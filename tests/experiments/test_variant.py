@@ -25,6 +25,7 @@ from benchax.experiments.functions import arguments
 from benchax.experiments.lab import Observation
 from benchax.experiments.variant import Asked, Variant, add_comparison, seen_row, wrongness
 from benchax.experiments.variants import VARIANTS, choose_promising
+from benchax.experiments.variants.sweeps import in_words
 from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow
 
@@ -242,6 +243,19 @@ def test_a_sentence_says_gains_losses_and_errors(ratio, peak, max_rel, expected)
     found = add_comparison(row(peak, max_rel), by_hand(1, ratio), row(2 * MIB))
 
     assert found.sentence.startswith(expected)
+
+
+def test_a_verdict_by_cpu_time_says_so() -> None:
+    """The interval of the wall time holds 1: alone, it contradicts the verdict."""
+    by_cpu = {"verdict": "slower", "why": "by CPU time, +9.0 % (+8.0 to +10 %)", "is_by_cpu_time": True}
+    comparison = replace(by_hand(1, 1.05), low=0.98, high=1.12, **by_cpu)
+
+    found = add_comparison(row(None), comparison, row(None))
+
+    assert "by CPU time, +9.0 % (+8.0 to +10 %)" in found.sentence
+    without = replace(row(None), comparison=comparison)
+    assert "by CPU time" in experiment.contribution("donate", row(None), without).sentence
+    assert "by CPU time" in in_words(comparison)
 
 
 def test_an_unclear_verdict_claims_no_time() -> None:

@@ -399,7 +399,8 @@ def _describe_time(c: Comparison, saved: Estimate) -> str:
     if c.verdict in ("slower", "faster"):
         size = saved.map(abs)
         around = "" if size.low is None or size.high is None else f" ({seconds_range(size.low, size.high)})"
-        return f"{'saves' if c.verdict == 'slower' else 'costs'} {seconds(size.value)}{around}"
+        how = f", {c.why}" if c.is_by_cpu_time else ""
+        return f"{'saves' if c.verdict == 'slower' else 'costs'} {seconds(size.value)}{around}{how}"
     if c.verdict == "unclear":
         return f"unclear: {c.why}" if c.why else "unclear"
     return f"makes no difference ({c.why})" if c.why else "makes no difference"

@@ -424,11 +424,13 @@ def saved_s(c: Comparison, ratio: float) -> float:
 
 
 def speedup(c: Comparison) -> str:
-    """1.31×, 1.28 – 1.35"""
+    """1.31×, 1.28 – 1.35; by CPU time, -20 % (-22 to -18 %)"""
     if c.estimate is None:
         return ""
     times = c.estimate.map(lambda ratio: 1 / ratio)
-    return ", ".join(filter(None, (f"{number(times.value)}×", times.text_of_ends())))
+    wall = ", ".join(filter(None, (f"{number(times.value)}×", times.text_of_ends())))
+    # The interval of the wall time can hold 1 then: without the measure that decided, it contradicts the verdict.
+    return f"{wall}; {c.why}" if c.is_by_cpu_time else wall
 
 
 def _results(now: Errors | None, before: Errors | None) -> str:

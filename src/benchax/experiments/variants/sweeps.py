@@ -132,7 +132,8 @@ def in_words(c: Comparison) -> str:
         return f"unclear: {c.why}"
     times = f"{seconds(c.baseline_value)} → {seconds(c.candidate_value)}"
     if c.verdict in ("faster", "slower"):
-        return f"{times}: {c.verdict}, {c.estimate.map(lambda ratio: 1 / ratio).text(unit='×')}"
+        how = f"; {c.why}" if c.is_by_cpu_time else ""
+        return f"{times}: {c.verdict}, {c.estimate.map(lambda ratio: 1 / ratio).text(unit='×')}{how}"
     return f"{times}: {c.verdict}{f' ({c.why})' if c.why else ''}"
 
 
