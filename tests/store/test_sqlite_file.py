@@ -166,6 +166,15 @@ def test_a_reader_sees_one_state_while_others_write(path: Path) -> None:
     assert len(store.query()) == 2
 
 
+@pytest.mark.slow
+def test_readers_who_come_and_go_read_each_time(path: Path) -> None:
+    """The last one to go removes the -wal, while others look for it."""
+    open_store(path).append(measured())
+    readers = [python("for _ in range(2000): store.rows(limit=1)\nprint('read')", path) for _ in range(3)]
+
+    assert [finish(reader) for reader in readers] == [["read"]] * 3
+
+
 def test_a_writer_that_hangs_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchax.whole_files.WAIT_S", 0.0)
     holder = python("store.place.write(lambda c: (print('writing', flush=True), sys.stdin.read()))", path)

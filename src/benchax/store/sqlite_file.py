@@ -227,14 +227,21 @@ class SqliteFile:
         user can still change it: then a read can fail during the few milliseconds of a write. Files with rows in the
         -wal are not opened this way, because those rows would be missed.
         """
-        wal = Path(f"{self.where}-wal")
-        read_only = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
-        mode = "mode=rw" if os.access(self.path.parent, os.W_OK) else read_only
+        mode = "mode=rw"
+        if not os.access(self.path.parent, os.W_OK):
+            mode = "mode=ro" if self._has_wal() else "mode=ro&immutable=1"
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?{mode}", uri=True, timeout=WAIT_S, isolation_level=None
         )
         connection.execute(_CHECKED)
         return connection
+
+    def _has_wal(self) -> bool:
+        """Are there rows in the -wal? Whoever closes the file last removes it, at any moment."""
+        try:
+            return Path(f"{self.where}-wal").stat().st_size > 0
+        except FileNotFoundError:
+            return False
 
 
 def nothing_there(where: str) -> StoreError:
