@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,15 @@ def test_what_is_jitted_has_a_tick_where_it_was_decided_that_it_pays(outcome: An
     assert answer(item, jitted)[0] == expected
 
 
+def test_the_time_of_a_call_says_which_timer_read_it() -> None:
+    """Other lines show the wall time of the same call, which can be several times as long."""
+    (item,) = (item for item in ITEMS if item.text == "Profile before optimising")
+
+    _, why = answer(item, known())
+
+    assert re.search(r"a call takes \S+ µs by the \w+ timer", why)
+
+
 def test_comparisons_none_of_which_was_decided_validate_nothing() -> None:
     row = VariantRow("bf16", "", comparison=judged(0.5, verdict="unclear"))
     (item,) = (item for item in ITEMS if item.text.startswith("Validate"))
@@ -159,6 +169,8 @@ def test_a_whole_checklist_is_measured(project: Path) -> None:
     traces = next(tick for tick in found.ticks if tick.text.startswith("Take traces"))
     assert answers["Profile memory"] == "yes"
     assert (traces.answer, traces.by) == ("not applicable", ("profile-missing",))
-    assert "a profile is worth it from 10.0 ms on" in traces.why
+    profiled = next(tick for tick in found.ticks if tick.text.startswith("Profile before"))
+    assert re.search(r" by the \w+ timer, building", profiled.why)  # both lines show a time of one call
+    assert "by the wall timer, and a profile is worth it from 10.0 ms on" in traces.why
     assert answers["Test numerical stability"] == "yes"
     assert answers["Shard over the devices"] == "not applicable"

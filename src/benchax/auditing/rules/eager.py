@@ -488,7 +488,8 @@ def small_batch(e: Evidence) -> Iterable[Match]:
     # In paired measurements, twice the batch took 1.2 times as long. In plain loops it took 0.5 to 3.6 times as long,
     # for calls of 15 to 60 µs, depending on whether a thread of XLA's pool was awake (docs/about/field-notes.md).
     if call_s < SHORT_CALL_S:
-        raise NotApplicable(f"a call takes {seconds(call_s)}, and most of that time does not depend on the batch")
+        took = f"{seconds(call_s)} by the {e.measurement.headline.timer} timer"
+        raise NotApplicable(f"a call takes {took}, and most of that time does not depend on the batch")
     if call_s > LONG_CALL_S:
         return
     doubled = replace(case, inputs=_Twice(case, e.seed, batch.arguments))
@@ -569,9 +570,8 @@ def profile_missing(e: Evidence) -> Iterable[Match]:
     if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
         return
     if (one_s := median_s(e.measurement)) < WORTH_PROFILE_S:
-        raise NotApplicable(
-            f"a call takes {seconds(one_s)}, and a profile is worth it from {seconds(WORTH_PROFILE_S)} on"
-        )
+        worth = f"a profile is worth it from {seconds(WORTH_PROFILE_S)} on"
+        raise NotApplicable(f"a call takes {seconds(one_s)} by the wall timer, and {worth}")
     p, runs = _take_profile(e)
     shares = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops]
     hottest = list_some(shares, 3, "operations")
