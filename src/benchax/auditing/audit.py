@@ -50,7 +50,7 @@ from benchax.source_files import owner_of, without_folders
 from benchax.units import read_duration, seconds
 
 MAX_TIME_S = 60.0
-"""The default limit: patience, and no measurement."""
+"""The default limit. We chose how long to wait; no measurement gives it."""
 
 
 @guard_keywords()
@@ -466,7 +466,7 @@ def _end(ended: EndedCommand) -> str:
 
 # ---- suppressions ----------------------------------------------------------------------------------------------------
 #
-# Findings that the author of the code wants no word of, each with the reason.
+# Findings that the author of the code has silenced, each with the reason.
 #
 # In the code, on the line that a finding is about or on the `def` of the function around it:
 #

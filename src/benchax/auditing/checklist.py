@@ -124,7 +124,7 @@ class Known:
 
     @property
     def findings(self) -> list[Finding]:
-        """Also those that the author of the code wants no word of: they are what was seen."""
+        """All findings, also those that the author of the code has silenced."""
         return [*self.audit.findings, *(one.finding for one in self.audit.suppressed)]
 
     def checked(self, rules: Sequence[str]) -> list[Checked]:

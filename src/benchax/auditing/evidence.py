@@ -62,7 +62,7 @@ from benchax.workers.task import Say, limit_stages
 # It leaves JAX's persistent cache unchanged, because rules report on that cache.
 
 TIMEOUT_S = 300.0
-"""The default limit of a stage: patience, and no measurement."""
+"""The default limit of a stage. We chose how long to wait; no measurement gives it."""
 BEFORE_TRACING = ("start", "inputs")
 BUILDING = ("trace", "lower", "compile")
 

@@ -42,7 +42,7 @@ _EMPTY = re.compile(rb",\s*\{\}(?=\s*\]\s*\}\s*$)")
 _END = re.compile(rb"\s*\]\s*\}\s*$")
 _PIECE = 1 << 20
 TAIL = 64
-"""Bytes: longer than the ends of a trace that are cut off."""
+"""Bytes at the end of a file: the end of a trace, which is cut off, is shorter."""
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
     Finding     one piece of advice: where, what was seen, what it gains, what to do
     Checked     one rule: fine, finding, not applicable, or not checked, and why
-    Suppressed  a finding that the author of the code wants no word of, and the reason
+    Suppressed  a finding that the author of the code has silenced, and the reason
     Audit       all of it
     Checklist   the advice that everybody gives, ticked off for one function by what was measured
 
