@@ -34,7 +34,7 @@ REMARKS: dict[str, RemarkCode] = {
         "Each timed call gets fresh copies of the arguments that it donates, which no cache holds. A loop that "
         "keeps its data in a cache takes less."),
     "host-callbacks": RemarkCode(_RUN, "warning",
-        "Each call runs Python on the host, and its time includes that."),
+        "Each call runs Python on the host, or those that take a certain branch or loop do. Their time includes that."),
     "impure": RemarkCode(_RUN, "error",
         "Two traces of the function differ: it reads a value that changes on its own, and a compiled program "
         "keeps the first value. Pass such values as arguments."),

@@ -173,6 +173,18 @@ def test_callbacks_are_named_with_their_lines(call, name, bench):
     assert f"at {__file__}:{call.__code__.co_firstlineno}" in remark.message
 
 
+def test_a_callback_in_a_branch_is_not_in_each_call(bench):
+    """As in a check that raises an error: the call that was timed did not run it."""
+
+    def checked(x):
+        return jax.lax.cond(x[0] > 1e9, lambda x: jax.pure_callback(np.asarray, x, x), lambda x: x + 1, x)
+
+    m = bench(checked, "f32[8]", options={"stages": "first_run"})
+
+    (remark,) = [remark for remark in m.remarks if remark.code == "host-callbacks"]
+    assert remark.message.startswith("A call that takes a certain branch or loop runs Python on the host")
+
+
 def test_loops_are_not_taken_for_folded_work(evidence):
     """Their bodies are counted once after, and differently before."""
     constant = but(evidence, hlo=jax.jit(lambda x: jnp.ones(3)).lower(jnp.ones(3)).compile().as_text())

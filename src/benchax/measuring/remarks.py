@@ -27,7 +27,7 @@ from benchax.printable import list_some
 from benchax.program.compiled import INLINE_FLOPS
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.program.index import index
-from benchax.program.jaxpr import every_equation, user_line
+from benchax.program.jaxpr import every_equation, nested_in, user_line
 from benchax.program.work import least_operations
 from benchax.static_leaves import find_hidden
 from benchax.stats.summary import Summary
@@ -136,12 +136,23 @@ def describe_nonfinite_result(nonfinite: str, what: str) -> Remark | None:
 
 def _of_devices(record: Record, prepared: Prepared) -> Iterator[Remark]:
     traced = prepared.traced
-    found = () if traced is None else every_equation(traced.jaxpr)
-    called = [e for e in found if e.primitive.name in CALLBACKS]
-    listed = [f"{CALLBACKS[equation.primitive.name]} at {user_line(equation)}" for equation in called]
-    if listed:
-        text = f"Each call runs Python on the host, and its time includes that: {_listed(list(dict.fromkeys(listed)))}."
-        yield Remark("host-callbacks", "warning", text)
+    found = [] if traced is None else list(every_equation(traced.jaxpr))
+    # A check of equinox or checkify calls Python in the branch of its error only.
+    optional = {
+        id(inside)
+        for each in found
+        if each.primitive.name in ("cond", "while")
+        for program in nested_in(each)
+        for inside in every_equation(program)
+    }
+    for is_optional, runs in (
+        (False, "Each call runs Python on the host, and its time includes that"),
+        (True, "A call that takes a certain branch or loop runs Python on the host, and its time includes that"),
+    ):
+        called = [e for e in found if e.primitive.name in CALLBACKS and (id(e) in optional) == is_optional]
+        listed = [f"{CALLBACKS[equation.primitive.name]} at {user_line(equation)}" for equation in called]
+        if listed:
+            yield Remark("host-callbacks", "warning", f"{runs}: {_listed(list(dict.fromkeys(listed)))}.")
     if record.devices is not None and record.devices.is_fake:
         cores = plural(count_cores(), "core")
         yield Remark(
