@@ -215,7 +215,7 @@ def _check_jitted(known: Known, item: Item) -> Said:
 
 def _per_call(e: Evidence) -> str:
     """21.2 µs by the in_graph timer. Other lines show the wall time of the same call."""
-    return f"{seconds(e.measurement.median_s)} by the {e.measurement.headline.timer} timer"
+    return f"{seconds(e.measurement.median_s)} by the {e.measurement.samples[0].timer} timer"
 
 
 def _memory(known: Known, item: Item) -> Said:

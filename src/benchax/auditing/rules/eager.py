@@ -488,7 +488,7 @@ def small_batch(e: Evidence) -> Iterable[Match]:
     # In paired measurements, twice the batch took 1.2 times as long. In plain loops it took 0.5 to 3.6 times as long,
     # for calls of 15 to 60 µs, depending on whether a thread of XLA's pool was awake (docs/about/field-notes.md).
     if call_s < SHORT_CALL_S:
-        took = f"{seconds(call_s)} by the {e.measurement.headline.timer} timer"
+        took = f"{seconds(call_s)} by the {e.measurement.samples[0].timer} timer"
         raise NotApplicable(f"a call takes {took}, and most of that time does not depend on the batch")
     if call_s > LONG_CALL_S:
         return

@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +16,6 @@ class Problem:
     tol: float = 1e-4
     max_cg: int = 400
     weight: float = 0.05
-
-
-class CGState(NamedTuple):
-    x: jax.Array
-    r: jax.Array
-    p: jax.Array
-    rr: jax.Array
-    count: jax.Array
 
 
 def blur(u):
@@ -59,18 +50,18 @@ def gauss_newton_operator(u, weight):
 
 def cg(product, b, tol, max_iter):
     def cond(s):
-        return (s.rr > tol**2 * jnp.vdot(b, b)) & (s.count < max_iter)
+        return (s[3] > tol**2 * jnp.vdot(b, b)) & (s[4] < max_iter)
 
     def body(s):
-        ap = product(s.p)
-        alpha = s.rr / jnp.vdot(s.p, ap)
-        x, r = s.x + alpha * s.p, s.r - alpha * ap
+        x, r, p, before, count = s
+        ap = product(p)
+        alpha = before / jnp.vdot(p, ap)
+        x, r = x + alpha * p, r - alpha * ap
         rr = jnp.vdot(r, r)
-        return CGState(x, r, r + rr / s.rr * s.p, rr, s.count + 1)
+        return x, r, r + rr / before * p, rr, count + 1
 
-    start = CGState(jnp.zeros_like(b), b, b, jnp.vdot(b, b), jnp.zeros((), jnp.int32))
-    final = lax.while_loop(cond, body, start)
-    return final.x, final.count
+    x, _, _, _, count = lax.while_loop(cond, body, (jnp.zeros_like(b), b, b, jnp.vdot(b, b), jnp.int32(0)))
+    return x, count
 
 
 @partial(jax.jit, static_argnums=2)
@@ -95,8 +86,7 @@ def main():
     elapsed = time.perf_counter() - start
     for i, (value, count) in enumerate(jax.device_get(log)):
         print(f"round {i}: objective {value:.4f}, {count} CG iterations")
-    error = jnp.sqrt(jnp.mean((u - truth) ** 2))
-    print(f"error {float(error):.4f}, {elapsed:.2f} s including the compilation")
+    print(f"{elapsed:.2f} s including the compilation")
 
 
 if __name__ == "__main__":
