@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
@@ -58,6 +60,13 @@ def test_a_file_belongs_to_whose_folder_it_lies_in(file: str, owner: str) -> Non
 def test_what_was_typed_is_the_users_and_what_a_program_made_is_not(file: str, typed: bool) -> None:
     assert is_typed(file) == typed
     assert is_generated(file) == is_library(file) == (not typed)
+
+
+@pytest.mark.parametrize(("starts", "owner"), [("", "user"), ("import execnet; ", "python")])
+def test_a_text_after_python_c_is_the_users_unless_it_starts_a_worker(starts: str, owner: str) -> None:
+    script = f"{starts}from benchax.source_files import owner_of; print(owner_of('<string>'))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == owner
 
 
 def raised_by_flax() -> BaseException:

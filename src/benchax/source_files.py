@@ -24,15 +24,19 @@ Owner = Literal["user", "package", "python", "jax", "benchax"]
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
-@cache
 def owner_of(file: str) -> Owner:
-    """Decides by the folder of the file.
-
-    Packages also lie outside of the environment: in the one below it, in a folder of PYTHONPATH, or of a `.pth` file.
-    Code without a file that no user typed is Python's, such as what dataclasses make of a class.
+    """Decides by the folder of the file. Code without a file that no user typed is Python's, such as what dataclasses
+    make of a class.
     """
-    if is_generated(file):
-        return "python"
+    # Not cached: it depends on how far the program has started.
+    return "python" if is_generated(file) else _owner_by_folder(file)
+
+
+@cache
+def _owner_by_folder(file: str) -> Owner:
+    """Packages also lie outside of the environment: in the one below it, in a folder of PYTHONPATH, or of a `.pth`
+    file.
+    """
     for owner, folders in _folders().items():
         if file.startswith(folders) or (owner == "package" and _PACKAGES.intersection(Path(file).parts)):
             return owner
@@ -59,7 +63,14 @@ _PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")
 def is_typed(file: str) -> bool:
     """Was this code typed at a prompt, after `python -c`, or into a cell of a notebook in a terminal? Then it is the
     user's."""
-    return _PROMPTS.match(file) is not None or (file == "<string>" and sys.argv[:1] == ["-c"])
+    return _PROMPTS.match(file) is not None or (file == "<string>" and _is_command())
+
+
+def _is_command() -> bool:
+    """Is this program the text after `python -c`? Workers of benchax and pytest-xdist (execnet) start with such a text,
+    too, and it is not the user's.
+    """
+    return sys.argv[:1] == ["-c"] and not sys.modules.keys() & {"benchax.workers.worker", "execnet"}
 
 
 def is_generated(file: str) -> bool:

@@ -65,8 +65,7 @@ def test_a_call_is_told_with_its_function_its_line_and_its_arguments():
     assert lines[int(defined[1]) - 1].strip().startswith("def twice")
 
 
-def test_what_dataclasses_make_of_a_class_is_no_line_of_yours(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["train.py"])  # a worker of pytest-xdist is a `python -c`
+def test_what_dataclasses_make_of_a_class_is_no_line_of_yours():
     twice = fresh()
     made = make_dataclass("Made", [("x", Any, field(default_factory=partial(twice, X3)))])
 
