@@ -22,7 +22,7 @@ import numpy as np
 from report import busy_neighbour, header, load, note, table
 
 import benchax
-from benchax.grids.cell import MOST_CALLS, SPAN_NS
+from benchax.grids.cell import MOST_CALLS, SPAN_S
 from benchax.units import seconds
 
 
@@ -47,13 +47,13 @@ def in_process(given: list[Callable[..., Any]], data: list[str]) -> list[float]:
             jitted = jax.jit(lambda x, f=f: f(x))
             jitted.lower(x).compile()
             jax.block_until_ready(jitted(x))
-            used = 0
+            used = 0.0
             readings = []
-            while used < SPAN_NS and len(readings) < MOST_CALLS:
+            while used < SPAN_S and len(readings) < MOST_CALLS:
                 start = perf_counter()
                 jax.block_until_ready(jitted(x))
                 readings.append(perf_counter() - start)
-                used += int(readings[-1] * 1e9)
+                used += readings[-1]
             np.asarray(jitted(x))
             spent.append(perf_counter() - begun)
     return spent

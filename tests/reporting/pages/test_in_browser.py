@@ -81,7 +81,8 @@ def test_every_result_has_a_page_on_which_its_names_are_names(opened: Any, tmp_p
 
 
 def test_keys_move_over_values_zoom_and_say_what_stands_there(opened: Any, tmp_path: Path) -> None:
-    values = Points((1.0, 2.0, 4.0), (1e-6, 2e-6, 4e-6), ((0.9e-6, 1.1e-6), None, None), texts=("a", ATTACK, ""))
+    ends = (0.9e-6, None, None), (1.1e-6, None, None)
+    values = Points((1.0, 2.0, 4.0), (1e-6, 2e-6, 4e-6), *ends, texts=("a", ATTACK, ""))
     chart = Chart(Axis("n"), Axis("time", "seconds"), (values,), "f over n")
     save_page(tmp_path / "page.html", [Document((Heading("keys", 1), chart))])
     page = opened(tmp_path / "page.html").page
