@@ -9,9 +9,9 @@ def step(w):
     return jnp.tanh(w @ w) * 0.1
 
 
-w = jnp.eye(500)
+w = jnp.eye(800)
 rng = np.random.default_rng(0)
 for _ in range(40):
     w = step(w)
     w.block_until_ready()  # expect: wait-per-step
-    rng.standard_normal(100_000).sort()
+    rng.standard_normal(200_000).sort()
