@@ -65,7 +65,7 @@ class Launch:
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables, in addition to the ones that this process has."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Settings of JAX, on top of those of this program. They hold there before anything runs."""
+    """Settings of JAX that are added to the settings of this program. They hold there before anything runs."""
     paths: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
     top: Path | None = None
     """The top of a repository whose own modules must not be imported there: the process is of another commit."""

@@ -89,9 +89,11 @@ def list_cases(source: CaseSource, say: Say) -> Listing:
 
 
 def _find_modules(top: Path | None) -> Iterator[str]:
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} if top else set[str | None]()
+    if top is None:
+        return
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     for path in sorted(Path(file).resolve() for file in files if file):
-        if top and path.is_relative_to(top) and "site-packages" not in path.parts:
+        if path.is_relative_to(top) and "site-packages" not in path.parts:
             yield str(path)
 
 

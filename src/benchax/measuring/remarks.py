@@ -137,11 +137,12 @@ def describe_nonfinite_result(nonfinite: str, what: str) -> Remark | None:
 def _of_devices(record: Record, prepared: Prepared) -> Iterator[Remark]:
     traced = prepared.traced
     found = [] if traced is None else list(every_equation(traced.jaxpr))
+    called = [each for each in found if each.primitive.name in CALLBACKS]
     # A check of equinox or checkify calls Python in the branch of its error only.
     optional = {
         id(inside)
         for each in found
-        if each.primitive.name in ("cond", "while")
+        if called and each.primitive.name in ("cond", "while")
         for program in nested_in(each)
         for inside in every_equation(program)
     }
@@ -149,8 +150,9 @@ def _of_devices(record: Record, prepared: Prepared) -> Iterator[Remark]:
         (False, "Each call runs Python on the host, and its time includes that"),
         (True, "A call that takes a certain branch or loop runs Python on the host, and its time includes that"),
     ):
-        called = [e for e in found if e.primitive.name in CALLBACKS and (id(e) in optional) == is_optional]
-        listed = [f"{CALLBACKS[equation.primitive.name]} at {user_line(equation)}" for equation in called]
+        listed = [
+            f"{CALLBACKS[e.primitive.name]} at {user_line(e)}" for e in called if (id(e) in optional) == is_optional
+        ]
         if listed:
             yield Remark("host-callbacks", "warning", f"{runs}: {_listed(list(dict.fromkeys(listed)))}.")
     if record.devices is not None and record.devices.is_fake:

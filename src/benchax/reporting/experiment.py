@@ -148,7 +148,7 @@ def findings(e: Experiment) -> Section:
     told: set[str | None] = {None}
     for row in (e.baseline, *e.rows):
         lines = [row.sentence] if row.sentence else []
-        if (why := find_why(row.absent, "errors")) not in told:  # of the baseline it is that of most variants, too
+        if (why := find_why(row.absent, "errors")) not in told:  # most variants have the reason of the baseline
             told.add(why)
             lines.append(f"errors not measured, because {why}")
         lines += [f"{label}: {truncate(what, LONGEST_SPECS) if label in SPECS else what}" for label, what in row.facts]

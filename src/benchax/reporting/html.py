@@ -422,7 +422,7 @@ def _hash(text: str) -> str:
 
 
 def save_page(file: str | os.PathLike[str], documents: Sequence[Document]) -> None:
-    """Writes one page. The title of its first document is that of the window.
+    """Writes one page. The window has the title of its first document.
 
     Raises:
         UsageError: the file cannot be written; an existing file is unchanged.

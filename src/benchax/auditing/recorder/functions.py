@@ -249,8 +249,8 @@ def read_unseen(array: jax.Array) -> np.ndarray:
 MOST_KEPT = 20
 """Functions; each is kept alive, with the program that JAX traced."""
 SEARCHED_BYTES, SEARCHED_LEAVES = 1 << 23, 300
-"""Results of a call that are searched for NaN; larger ones are not. This and the next are limits of time: half and
-twice of them find the same in the program of nan-results."""
+"""Results of a call that are searched for NaN; larger ones are not. This and the next are limits of time: with half or
+twice of them, rules find the same in the program of nan-results."""
 SMALL_BYTES, SMALL_LEAVES = 1 << 16, 50
 """Arguments up to this size are copied at each call, so that the first NaN can be computed again from them."""
 

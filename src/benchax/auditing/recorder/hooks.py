@@ -62,11 +62,11 @@ LEAST_BYTES = 1 << 10
 """Smaller arrays are not looked at. At `RATE` they take 1 µs, and an array of any size takes `EACH_S`, 5 µs (both in
 rules/transfers.py)."""
 COMPARED = 4096
-"""Elements that tell two contents of one array apart. Half and twice of it find the same lines in the programs of
-repeated-device-put."""
-WHOLE_TIMES = 8
-"""How often a whole array is compared: afterwards, a sample has to do. Half and twice of it find the same lines in the
+"""Elements that tell two contents of one array apart. With half or twice of it, rules find the same lines in the
 programs of repeated-device-put."""
+WHOLE_TIMES = 8
+"""How often a whole array is compared: afterwards, a sample has to do. With half or twice of it, rules find the same
+lines in the programs of repeated-device-put."""
 
 
 @dataclass
@@ -262,8 +262,8 @@ def debugging_settings(log: Log) -> dict[str, str]:
 # Samples in which JAX or benchax is on the stack are left out: there the program dispatches, compiles, or waits.
 
 MOST_SHARE = 0.01
-"""The share of the time that looking can take. Watching calls takes more than that. Half and twice of it, and of the
-next, find the same line in the programs of host-between-calls."""
+"""The share of the time that looking can take. Watching calls takes more than that. With half or twice of it, and of
+the next, rules find the same line in the programs of host-between-calls."""
 SWITCH_S = 5e-5
 """The work of the host between two waits may be short: with Python's usual pace, samples would fall into the waits."""
 
@@ -442,14 +442,14 @@ def _wanted_shardings(call: JaxCall) -> tuple[Any, ...]:
 
 
 SAMPLED = 4096
-"""Elements, one after another: neighbours are closest to each other, in a series of times. Half and twice of it find
-the same in the arrays below."""
+"""Elements, one after another: neighbours are closest to each other, in a series of times. With half or twice of it,
+rules find the same in the arrays below."""
 MOST_COLUMNS = 64
-"""The maximum number of columns of a table whose columns have several kinds, a limit of time. Half and twice of it find
-the same in the arrays below."""
+"""The maximum number of columns of a table whose columns have several kinds, a limit of time. With half or twice of it,
+rules find the same in the arrays below."""
 LEAST_DISTINCT, NEAR = 8, 0.1
-"""Numbers, and a share of the largest one. If they spread further, no offset is to blame. Half and twice of both find
-the same in 382 arrays that programs of tests/auditing/programs give to JAX."""
+"""Numbers, and a share of the largest one. If they spread further, no offset is to blame. With half or twice of both,
+rules find the same in 382 arrays that programs of tests/auditing/programs give to JAX."""
 NOISE_BITS = 40
 """Numbers that are equal to this many bits differ only by the rounding of the operations that made them. float64
 has 53 bits. Sums of 8192 terms lose 13 of them at most."""

@@ -285,11 +285,11 @@ def _enter(frame: FrameType, inner: FrameType, is_through_package: bool, log: Lo
 
 
 WARM_UP = 2
-"""Waits of a line that are not timed: the program can still be compiling its steps. Half and twice of it find the same
-in the clean programs and those of wait-per-step and implicit-transfers."""
+"""Waits of a line that are not timed: the program can still be compiling its steps. With half or twice of it, rules
+find the same in the clean programs and the programs of wait-per-step and implicit-transfers."""
 NO_STEP = 0.03
 """Two waits at a line with less than this share of the first wait between them are one wait: no step is that short.
-Half and twice of it find the same in the same programs."""
+With half or twice of it, rules find the same in the same programs."""
 READ_S = 2e-5
 """A value that is there already is read in 2 to 6 µs on a core of a cloud machine, while reads are watched."""
 

@@ -85,8 +85,8 @@ calls that can take less."""
 UPDATES = {"scatter": 2, "scatter-add": 2, "dynamic_update_slice": 1}
 """Operations that change a part of their first operand, and the position of that part."""
 PART_OF_WHOLE = 16
-"""The part is at most so small a share of the whole. Half and twice of it find the same in the clean programs and those
-of vmapped-cond and donation-possible."""
+"""The part is at most so small a share of the whole. With half or twice of it, rules find the same in the clean
+programs and the programs of vmapped-cond and donation-possible."""
 
 
 def _refuse_little(donatable_bytes: int) -> None:

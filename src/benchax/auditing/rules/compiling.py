@@ -41,15 +41,16 @@ MANY_VALUES, MANY_NUMBERS = 3, 8
 shapes: the sizes of three data sets are three programs. One of the 46 clean programs that the tests run
 has a second value, and none a third."""
 OFTEN_USED = 20
-"""Calls of each program: then the values of a static argument are few, however long they take to compile. Half of it
-finds the same in the clean programs and those about recompilations. Twice of it takes parameters of a model for growing
-arrays."""
+"""Calls of each program: then the values of a static argument are few, however long they take to compile. With half of
+it, rules find the same in the clean programs and the programs about recompilations. Twice of it takes parameters of a
+model for growing arrays."""
 SOME_SIZES = 3
 """Recompilations for other shapes. A second or third size, as for evaluation, is often what is wanted. One of the
 46 clean programs has three sizes, and none more."""
 GROWING, DOUBLING = 4, 1.5
-"""Sizes in a row that grow by less than this factor. With a larger one there are few sizes: 17 from 1 to 1000.
-Two sizes find the same in the clean programs and those of growing-shapes. With eight, two of these aren't found."""
+"""Sizes in a row that grow by less than this factor. With a larger one there are few sizes: 17 from 1 to 1000. With two
+sizes, rules find the same in the clean programs and the programs of growing-shapes. With eight, two of these aren't
+found."""
 LEAST_S = 0.05
 """Compiling that takes less is not worth a line, in however short a program: it takes about as long as `import math`
 takes Python 100 times."""

@@ -45,8 +45,8 @@ ALONG_FIRST = {**STACKS, "argmax": "axes"}
 them."""
 SPREADS = KEEPS | {"broadcast_in_dim"}
 MOST_OPS = 40
-"""Operations behind a choice, a limit of time. Half and twice of it find the same in the clean programs and those of
-where-gradient."""
+"""Operations behind a choice, a limit of time. With half or twice of it, rules find the same in the clean programs and
+the programs of where-gradient."""
 POINTS = (0.0, 1.0, -1.0, 0.5, 2.0, 4.0, -4.0, 10.0, -10.0)
 """Numbers at which elementary functions begin, end, or have no derivative (0 and ±1), and some on both sides of
 them."""

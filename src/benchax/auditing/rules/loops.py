@@ -315,10 +315,11 @@ MANY_ITERATIONS, LARGE, LARGE_SHARE = 8, 40, 0.5
 0.14 s longer to build than a loop (jaxlib 0.12.0, CPU, two busy cores)."""
 LONG, SHARE_OF_LONG = 50, 0.1
 """This many iterations make a program long with a smaller share: what a library makes of each can follow the loop, as
-numpyro's densities do. Half and twice of both find the same in the clean programs and those of unrolled-loop."""
+numpyro's densities do. With half or twice of both, rules find the same in the clean programs and the programs of
+unrolled-loop."""
 UNIFORM_SHARE = 0.25
-"""Operations of a loop that are in a copy of it with the same shapes in each iteration. Half and twice of it find the
-same in the clean programs and those of unrolled-loop."""
+"""Operations of a loop that are in a copy of it with the same shapes in each iteration. With half or twice of it, rules
+find the same in the clean programs and the programs of unrolled-loop."""
 SAVED_S = 2.0
 """The share of building that a short loop could save. Below it, the finding is an info: a warning for one second of
 building was no help (docs/about/field-notes.md)."""
@@ -424,8 +425,8 @@ LOST_S, LEAST_LOST_S = 0.17e-6, 2e-4
 MOST_BYTES = 32 << 20
 """All that is made for all items: with more, a loop can be there to save memory."""
 LEAST_SHARE = 0.5
-"""Operations of an item that are in such products. Half of it finds the same in the clean programs and those of
-sequential-map."""
+"""Operations of an item that are in such products. With half of it, rules find the same in the clean programs and the
+programs of sequential-map."""
 
 
 @rule(
@@ -479,8 +480,8 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
 # ---- stacked-outputs -------------------------------------------------------------------------------------------------
 
 FEW_NEEDED = 8
-"""At most one byte in eight of a stack is needed. One in four finds the same in the clean programs and those of
-stacked-outputs. One in 16 misses a use of every tenth row."""
+"""At most one byte in eight of a stack is needed. With one in four, rules find the same in the clean programs and the
+programs of stacked-outputs. One in 16 misses a use of every tenth row."""
 ACCUMULATED = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
 """Reductions that a carry can hold from step to step."""
 REDUCTIONS = (*ACCUMULATED, "argmax", "argmin")

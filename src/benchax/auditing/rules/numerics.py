@@ -43,8 +43,8 @@ LINEAR = (
 """Operations that can come between squares and their mean."""
 LEFT_EPS, LEAST_SHARE = 64, 0.5
 """A difference of this many units of rounding, or fewer, has six bits that mean something at most; and the share of
-elements: a variance that is 0 in some columns belongs to what never changes. Half and twice of both find the same in
-the clean programs and those of cancelling-variance."""
+elements: a variance that is 0 in some columns belongs to what never changes. With half or twice of both, rules find the
+same in the clean programs and the programs of cancelling-variance."""
 
 
 @rule(

@@ -370,8 +370,8 @@ MANY = 20
 """A program may wait at its end, after each epoch, or to time a part of it. Clean programs
 that time nothing in a loop wait 5 times at most at a line."""
 SEVERAL_CALLS, LEAST_S = 10, 0.25
-"""Calls of a line, and seconds of work between them: fewer samples of the host say little. Half and twice of both find
-the same in the clean programs and those of host-between-calls."""
+"""Calls of a line, and seconds of work between them: fewer samples of the host say little. With half or twice of both,
+rules find the same in the clean programs and the programs of host-between-calls."""
 
 
 # ---- wait-per-step ----------------------------------------------------------------------------------------------

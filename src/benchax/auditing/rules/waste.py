@@ -149,8 +149,8 @@ BROADCAST_ELEMENTS = 1 << 20
 """At this size, sums of 8 to 64 elements take 0.2 to 0.8 ms. The product takes a quarter to a tenth of that (float32,
 jaxlib 0.12.0, CPU, two busy cores)."""
 FEW_ELEMENTS = 8
-"""Rows, columns, and elements in a sum. With three coordinates, as of positions, differences are more exact.
-Half and twice of it find the same in the clean programs and those of broadcast-matmul."""
+"""Rows, columns, and elements in a sum. With three coordinates, as of positions, differences are more exact. With half
+or twice of it, rules find the same in the clean programs and the programs of broadcast-matmul."""
 
 
 @rule("broadcast-matmul", "does it broadcast what a matrix product would sum?", "warning", traced=True)
